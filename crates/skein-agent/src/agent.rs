@@ -208,7 +208,7 @@ pub enum Reading {
     /// Totals of the conversation, which a resumed run continues.
     ConversationTotal(Usage),
     /// A complete message of its conversation. The same message always has the same id.
-    Said(Box<skein_transcript::Message>),
+    Message(Box<skein_transcript::Message>),
     /// The conversation went back to directly after this message.
     Rewound {
         to: MessageId,
@@ -232,8 +232,8 @@ impl Reading {
     }
 
     /// A limit that ends as this text says, if it says so.
-    pub(crate) fn limited(said: &str) -> Self {
-        let resets = QuotaReset::said(said);
+    pub(crate) fn limited(text: &str) -> Self {
+        let resets = QuotaReset::in_text(text);
         Self::Limited { resets }
     }
 
@@ -286,15 +286,15 @@ pub enum QuotaReset {
         seconds: u64,
     },
     /// In words, which [`crate::moment::moment`] may understand.
-    Said(String),
+    Text(String),
 }
 
 impl QuotaReset {
     /// Extracts the part of a text about the renewal.
-    pub fn said(text: &str) -> Option<Self> {
+    pub fn in_text(text: &str) -> Option<Self> {
         let at = text.find("resets ")?;
         let words = text[at..].trim().trim_end_matches('.');
-        Some(Self::Said(words.to_owned()))
+        Some(Self::Text(words.to_owned()))
     }
 }
 

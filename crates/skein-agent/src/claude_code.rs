@@ -18,7 +18,7 @@
 //! state file shows, and only the screen has the options of a dialog. The agent waits for every hook's process.
 
 mod hook;
-mod said;
+mod messages;
 mod screen;
 mod settings;
 mod state;

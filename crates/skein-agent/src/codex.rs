@@ -9,8 +9,8 @@
 //! from the screen, because only it has their options.
 
 mod home;
+mod messages;
 mod rollout;
-mod said;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -256,12 +256,12 @@ fn asked(rows: &[String], question: &str) -> Option<Reason> {
         row.starts_with(|c: char| c.is_ascii_digit())
     };
     let below = rows[start + 1..].iter().take_while(|row| !option(row));
-    let said: Vec<&str> = std::iter::once(&rows[start])
+    let text: Vec<&str> = std::iter::once(&rows[start])
         .chain(below)
         .map(|row| row.trim())
         .filter(|row| !row.is_empty() && *row != "Environment: local")
         .collect();
-    Reason::from_str(&said.join(" ")).ok()
+    Reason::from_str(&text.join(" ")).ok()
 }
 
 #[cfg(test)]

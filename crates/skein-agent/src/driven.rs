@@ -339,7 +339,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let order = resumed(&folder, &[]);
         let spent = "{\"event\":\"usage-total\",\"payload\":{\"cost_usd\":0.5}}\n{\"event\":\"turn-end\"}\n";
-        for (inner, kinds, told) in [
+        for (inner, kinds, has_usage) in [
             (
                 Arc::new(Gemini::new()) as Arc<dyn Agent>,
                 vec![JOURNAL],
@@ -356,7 +356,7 @@ mod tests {
             let named: Vec<&str> = sources.iter().map(|s| s.kind.as_str()).collect();
             assert_eq!(named, kinds);
             let readings = driven.reader(JOURNAL, None).read(spent);
-            assert_eq!(readings.iter().any(Reading::is_usage), told);
+            assert_eq!(readings.iter().any(Reading::is_usage), has_usage);
             assert!(readings.contains(&Reading::TurnEnded), "{readings:?}");
         }
     }

@@ -10,7 +10,7 @@
 //! belongs to the user or the repository.
 
 mod chat;
-mod said;
+mod messages;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

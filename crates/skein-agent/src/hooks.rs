@@ -28,7 +28,7 @@ use skein_domain::{Activity, NativeId, OptionKind, Question, Reason, Usage};
 use skein_transcript::{Block, Message, MessageId, MessageRole, json};
 
 use crate::agent::{AnswerTarget, QuotaReset, Reading};
-use crate::said;
+use crate::messages;
 
 /// Prefix of ids of messages that were reported without one; each report counts.
 pub const UNNAMED: &str = "unnamed-";
@@ -73,7 +73,7 @@ pub fn read(event: &str, payload: &str) -> Vec<Reading> {
             Reading::Limited {
                 resets: number("resets_in")
                     .map(|seconds| QuotaReset::In { seconds })
-                    .or_else(|| QuotaReset::said(text("text")?)),
+                    .or_else(|| QuotaReset::in_text(text("text")?)),
             },
         ],
         "native" => text("id")
@@ -88,7 +88,10 @@ pub fn read(event: &str, payload: &str) -> Vec<Reading> {
                 .unwrap_or(false),
             reason: text("reason").and_then(|reason| Reason::from_str(reason).ok()),
         }],
-        "message" => message(&payload).map(said::reading).into_iter().collect(),
+        "message" => message(&payload)
+            .map(messages::reading)
+            .into_iter()
+            .collect(),
         _ => vec![],
     }
 }
@@ -102,30 +105,35 @@ fn message(payload: &Value) -> Option<Message> {
     };
     let id = match payload["id"].as_str() {
         Some(id) => MessageId::from_str(id).ok()?,
-        None => said::id(&format!(
+        None => messages::id(&format!(
             "{UNNAMED}{}",
-            said::hashed("m", &[&payload.to_string()])
+            messages::hashed("m", &[&payload.to_string()])
         )),
     };
-    let text = payload["text"].as_str().and_then(said::text);
+    let text = payload["text"].as_str().and_then(messages::text);
     let blocks = payload["blocks"].as_array().into_iter().flatten();
     let blocks = text.into_iter().chain(blocks.filter_map(block));
-    said::message(id, role, blocks, said::at_millis(payload["at"].as_u64()))
+    messages::message(
+        id,
+        role,
+        blocks,
+        messages::at_millis(payload["at"].as_u64()),
+    )
 }
 
 fn block(block: &Value) -> Option<Block> {
     let text = |key: &str| block[key].as_str().unwrap_or_default();
     match block["type"].as_str()? {
-        "text" => said::text(text("text")),
-        "thinking" => said::thinking(text("text"), None),
+        "text" => messages::text(text("text")),
+        "thinking" => messages::thinking(text("text"), None),
         "call" => {
             let input = block.get("input").cloned().unwrap_or_default();
-            Some(said::call(block["id"].as_str()?, text("name"), input))
+            Some(messages::call(block["id"].as_str()?, text("name"), input))
         }
         "result" => {
-            let content = vec![said::part(text("text"))];
+            let content = vec![messages::part(text("text"))];
             let failed = block["failed"] == true;
-            Some(said::result(block["call"].as_str()?, content, failed))
+            Some(messages::result(block["call"].as_str()?, content, failed))
         }
         _ => None,
     }
@@ -240,18 +248,18 @@ mod tests {
 
     #[test]
     fn messages_have_a_role_and_words_or_blocks() {
-        let said = |payload: &str| match &read("message", payload)[..] {
-            [Reading::Said(message)] => (**message).clone(),
+        let message = |payload: &str| match &read("message", payload)[..] {
+            [Reading::Message(message)] => (**message).clone(),
             other => panic!("{other:?}"),
         };
-        let plain = said(r#"{"id":"m1","role":"user","text":"do it","at":5}"#);
+        let plain = message(r#"{"id":"m1","role":"user","text":"do it","at":5}"#);
         let at = skein_domain::Timestamp::from_micros(5_000);
         let words = vec![Block::Text("do it".into())];
         assert_eq!(
             plain,
             Message::new("m1".parse().unwrap(), MessageRole::User, words, at)
         );
-        let tool = said(
+        let tool = message(
             r#"{"role":"tool","blocks":[{"type":"result","call":"c1","text":"no","failed":true},{"type":"?"}]}"#,
         );
         assert_eq!(tool.results().count(), 1);
@@ -264,7 +272,7 @@ mod tests {
         let payload = format!(
             r#"{{"id":"m","role":"assistant","blocks":[{{"type":"call","id":"c","name":"x","input":{deep}}}]}}"#
         );
-        let [Reading::Said(message)] = &read("message", &payload)[..] else {
+        let [Reading::Message(message)] = &read("message", &payload)[..] else {
             panic!("it says nothing");
         };
         let input = message.calls().next().unwrap().input.to_string();

@@ -4,7 +4,7 @@
 //! not the id of its conversation: that is in its log, which OpenCode prints into a file of the session. Its database
 //! contains messages and usage.
 
-mod said;
+mod messages;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -145,8 +145,8 @@ impl Agent for OpenCode {
     fn reader(&self, kind: &str, _process: Option<Process>) -> Box<dyn Reader> {
         match kind {
             LOG => Box::new(Log),
-            DATABASE => Box::new(Used),
-            MESSAGES => Box::new(said::Messages::default()),
+            DATABASE => Box::new(UsageReader),
+            MESSAGES => Box::new(messages::Messages::default()),
             _ => launch::no_reader(),
         }
     }
@@ -175,7 +175,7 @@ fn database(env: &BTreeMap<String, String>) -> Option<PathBuf> {
 
 /// Reads the result of [`USED`]: totals, including earlier runs.
 #[derive(Debug)]
-struct Used;
+struct UsageReader;
 
 #[derive(Deserialize)]
 struct Totals {
@@ -184,7 +184,7 @@ struct Totals {
     cost: f64,
 }
 
-impl Reader for Used {
+impl Reader for UsageReader {
     fn read(&mut self, text: &str) -> Vec<Reading> {
         let total = |line: &str| {
             let totals: Totals = serde_json::from_str(line).ok()?;
@@ -224,14 +224,14 @@ fn asked(rows: &[String], title: &str) -> Option<Reason> {
     let end = start + rows[start..].iter().position(choices)?;
     let (before, _) = rows[end].split_once(CONFIRM)?;
     let width = before.chars().count() + CONFIRM.len();
-    let said: Vec<String> = rows[start..end]
+    let text: Vec<String> = rows[start..end]
         .iter()
         .map(|row| row.chars().take(width).collect::<String>())
         .map(|row| row.trim_matches(['┃', '△', ' ']).to_owned())
         .filter(|row| !row.is_empty())
         .take(20)
         .collect();
-    Reason::from_str(&said.join(" ")).ok()
+    Reason::from_str(&text.join(" ")).ok()
 }
 
 /// The box is a bar on the left with a foot; its last row names the model. What is beside it does not belong to it.
@@ -293,10 +293,10 @@ mod tests {
             cost_micros: 73_284,
         };
         assert_eq!(
-            Used.read("{\"input\":24343,\"output\":17,\"cost\":0.073284}\n"),
+            UsageReader.read("{\"input\":24343,\"output\":17,\"cost\":0.073284}\n"),
             [Reading::ConversationTotal(used)]
         );
-        assert_eq!(Used.read("{\"input\":\"?\"}\n"), []);
+        assert_eq!(UsageReader.read("{\"input\":\"?\"}\n"), []);
         let env = |pairs: &[(&str, &str)]| {
             let own = |(k, v): &(&str, &str)| ((*k).to_owned(), (*v).to_owned());
             pairs.iter().map(own).collect::<BTreeMap<_, _>>()

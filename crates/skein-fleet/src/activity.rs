@@ -413,7 +413,7 @@ impl ActivityEvidence {
             | Reading::Asks(_)
             | Reading::AnswerTaken
             // Part of a transcript, and of nothing else.
-            | Reading::Said(_)
+            | Reading::Message(_)
             | Reading::Rewound { .. } => {}
         }
     }

@@ -77,7 +77,7 @@ impl Reader for HookReader {
 /// Gives messages without a name one that is the same whenever the call is read.
 fn named(mut readings: Vec<Reading>, call: &str, at: Timestamp) -> Vec<Reading> {
     for (n, reading) in readings.iter_mut().enumerate() {
-        let Reading::Said(message) = reading else {
+        let Reading::Message(message) = reading else {
             continue;
         };
         if message.at <= Timestamp::from_micros(0) {
@@ -129,7 +129,7 @@ mod tests {
         file.write_all(b"{\"id\":\"torn\",\"ev").unwrap();
         add(&private, "b", "turn-end", "{}");
         let readings = read(&private);
-        let [Reading::Said(message), .., last] = &readings[..] else {
+        let [Reading::Message(message), .., last] = &readings[..] else {
             panic!("{readings:?}");
         };
         assert_eq!(message.id.as_str(), "hook-a-0");

@@ -90,7 +90,7 @@ impl Import {
     pub(super) fn enqueue(&mut self, readings: Vec<Reading>, now: Timestamp) {
         for reading in readings {
             match reading {
-                Reading::Said(mut message) => {
+                Reading::Message(mut message) => {
                     if message.at <= Timestamp::from_micros(0) {
                         message.at = now;
                     }

@@ -303,7 +303,7 @@ impl Tails {
 }
 
 fn is_transcript_change(reading: &Reading) -> bool {
-    matches!(reading, Reading::Said(_) | Reading::Rewound { .. })
+    matches!(reading, Reading::Message(_) | Reading::Rewound { .. })
 }
 
 impl Tail {

@@ -19,7 +19,7 @@
 use skein_transcript::MessageRole;
 
 use crate::agent::{Reader, Reading};
-use crate::said;
+use crate::messages;
 
 const STARTED: &str = "# aider chat started at ";
 const PROMPT: &str = "#### ";
@@ -111,9 +111,9 @@ impl History {
     fn end(&mut self) -> Option<Reading> {
         let Growing { role, from, text } = self.growing.take()?;
         let text = text.trim_end();
-        let id = said::hashed("aider", &[&from.to_string(), text]);
-        let message = said::message(id, role, said::text(text), said::UNKNOWN_TIME)?;
-        Some(said::reading(message))
+        let id = messages::hashed("aider", &[&from.to_string(), text]);
+        let message = messages::message(id, role, messages::text(text), messages::UNKNOWN_TIME)?;
+        Some(messages::reading(message))
     }
 }
 
@@ -130,11 +130,11 @@ mod tests {
         > Tokens: 616 sent, 4 received.  \n\n#### /tokens  \n\n> Approximate context window usage  \nmore of it\n\n\
         #### two  \n\ndone two\n\n> Tokens: 637 sent, 2 received.  \n";
 
-    fn told(readings: Vec<Reading>) -> Vec<(MessageRole, String, String)> {
+    fn contents(readings: Vec<Reading>) -> Vec<(MessageRole, String, String)> {
         readings
             .into_iter()
             .map(|reading| match reading {
-                Reading::Said(m) => {
+                Reading::Message(m) => {
                     let text = format!("{:?}", m.blocks);
                     (m.role, m.id.to_string(), text)
                 }
@@ -145,9 +145,9 @@ mod tests {
 
     #[test]
     fn prompts_and_replies_are_told_and_notices_are_not() {
-        let told = told(History::default().read(WRITTEN));
+        let found = contents(History::default().read(WRITTEN));
         let texts: Vec<(MessageRole, &str)> =
-            told.iter().map(|(r, _, t)| (*r, t.as_str())).collect();
+            found.iter().map(|(r, _, t)| (*r, t.as_str())).collect();
         assert_eq!(
             texts,
             [
@@ -168,12 +168,12 @@ mod tests {
     #[test]
     fn l10_the_same_words_at_another_place_are_another_message() {
         let twice = format!("{WRITTEN}{WRITTEN}");
-        let told = told(History::default().read(&twice));
-        let ids: std::collections::BTreeSet<&String> = told.iter().map(|(_, id, _)| id).collect();
-        assert_eq!((told.len(), ids.len()), (8, 8));
+        let found = contents(History::default().read(&twice));
+        let ids: std::collections::BTreeSet<&String> = found.iter().map(|(_, id, _)| id).collect();
+        assert_eq!((found.len(), ids.len()), (8, 8));
         // Gone on with where it was left, they have the same names.
         let mut late = History::default();
         late.begins(WRITTEN.len() as u64);
-        assert_eq!(self::told(late.read(WRITTEN)), told[4..]);
+        assert_eq!(contents(late.read(WRITTEN)), found[4..]);
     }
 }

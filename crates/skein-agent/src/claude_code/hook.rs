@@ -141,7 +141,7 @@ mod tests {
                     detail: Some(said.into()),
                 },
                 Reading::Limited {
-                    resets: Some(QuotaReset::Said("resets 4:30am (UTC)".into()))
+                    resets: Some(QuotaReset::Text("resets 4:30am (UTC)".into()))
                 },
             ]
         );

@@ -12,10 +12,10 @@ use skein_domain::Usage;
 
 use skein_transcript::TokenUsage as Tokens;
 
-use super::said::Said;
+use super::messages::TranscriptMessages;
 use super::{TRANSCRIPT, config_folder};
 use crate::agent::{LaunchRequest, Reader, Reading, WatchedFile};
-use crate::said::{Latest, minus};
+use crate::messages::{Latest, minus};
 
 pub(super) fn source(path: PathBuf) -> WatchedFile {
     WatchedFile::added(path, TRANSCRIPT)
@@ -65,7 +65,7 @@ fn holds_messages(path: &Path) -> bool {
 #[derive(Debug, Default)]
 pub(super) struct Transcript {
     counted: Latest<(String, Tokens)>,
-    said: Said,
+    messages: TranscriptMessages,
 }
 
 #[derive(Deserialize)]
@@ -78,12 +78,12 @@ struct Line {
 #[derive(Deserialize)]
 struct Reply {
     id: String,
-    usage: Used,
+    usage: TokenCounts,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Used {
+struct TokenCounts {
     input_tokens: Option<u64>,
     cache_creation_input_tokens: Option<u64>,
     cache_read_input_tokens: Option<u64>,
@@ -132,7 +132,7 @@ impl Reader for Transcript {
             if used != Tokens::default() {
                 readings.push(Reading::Usage(Usage::from(used)));
             }
-            readings.extend(self.said.line(line, used));
+            readings.extend(self.messages.line(line, used));
         }
         readings
     }

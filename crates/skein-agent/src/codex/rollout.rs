@@ -6,7 +6,7 @@
 use serde::Deserialize;
 use skein_domain::{Activity, Timestamp, Usage};
 
-use super::said::Said;
+use super::messages::RolloutMessages;
 use crate::agent::{QuotaReset, Reader, Reading};
 
 /// Beginnings of relevant lines, after their time and number.
@@ -17,7 +17,7 @@ const EVENT: &str = "\"type\":\"event_msg\",\"payload\":{\"type\":\"";
 pub(super) struct Rollout {
     /// When the exhausted quota is renewed, in seconds since 1970; reported before the turn's end.
     resets: Option<i64>,
-    said: Said,
+    messages: RolloutMessages,
 }
 
 #[derive(Deserialize)]
@@ -79,7 +79,7 @@ impl Rollout {
         // Similar text of a user is further inside a line.
         let begins = |with: &str| line.split_once(with).filter(|(b, _)| b.len() <= 100);
         if begins(ITEM).is_some() {
-            return self.said.item(line).map(|said| vec![said]);
+            return self.messages.item(line).map(|reading| vec![reading]);
         }
         let (_, rest) = begins(EVENT)?;
         let kind = rest.split('"').next()?;
@@ -88,7 +88,7 @@ impl Rollout {
         };
         match kind {
             "thread_rolled_back" => {
-                let back = self.said.rolled_back(parse(line)?.num_turns);
+                let back = self.messages.rolled_back(parse(line)?.num_turns);
                 back.map(|back| vec![back])
             }
             "task_started" => Some(vec![does(Activity::Active, None)]),

@@ -15,9 +15,9 @@ use serde_json::Value;
 use skein_domain::{Timestamp, Usage};
 
 use super::config_folder;
-use super::said::Said;
+use super::messages::ChatMessages;
 use crate::agent::{LaunchRequest, ReadRange, Reader, Reading, WatchedFile};
-use crate::said::Latest;
+use crate::messages::Latest;
 
 /// The kinds of its files; parameters of a reader follow.
 const PROJECTS: &str = "projects ";
@@ -169,7 +169,7 @@ impl Reader for Logs {
 #[derive(Debug, Default)]
 struct Chat {
     counted: Latest<String>,
-    said: Said,
+    messages: ChatMessages,
 }
 
 #[derive(Deserialize)]
@@ -212,7 +212,7 @@ impl Reader for Chat {
             if line.contains("\"tokens\"") {
                 readings.extend(self.count(line));
             }
-            readings.extend(self.said.line(line));
+            readings.extend(self.messages.line(line));
         }
         readings
     }

@@ -183,8 +183,11 @@ fn options_mean_yes_and_no_and_are_chosen_by_their_keys() {
 
 #[test]
 fn a_limit_says_until_when() {
-    let said = QuotaReset::Said("resets 4:30am".into());
-    assert_eq!(look(&ClaudeCode::new(), "limit").limited, Some(Some(said)));
+    let resets = QuotaReset::Text("resets 4:30am".into());
+    assert_eq!(
+        look(&ClaudeCode::new(), "limit").limited,
+        Some(Some(resets))
+    );
 }
 
 #[test]

@@ -99,8 +99,8 @@ fn a_limit_blocks_and_says_until_when() {
     let detail = Some("Access resets at 4:49 AM UTC.".to_owned());
     let expected = Some((Activity::Blocked, "limit".to_owned(), detail));
     assert_eq!(seen.activity, expected);
-    let said = QuotaReset::Said("resets at 4:49 AM UTC".into());
-    assert_eq!(seen.limited, Some(Some(said)));
+    let resets = QuotaReset::Text("resets at 4:49 AM UTC".into());
+    assert_eq!(seen.limited, Some(Some(resets)));
     assert_eq!(seen.draft, Draft::Unseen, "it is a dialog");
 }
 

@@ -5,7 +5,7 @@
 mod claude_code_screens;
 mod conformance;
 mod gemini_screens;
+mod messages;
 mod other_screens;
 mod recorded;
-mod said;
 mod screens;

@@ -244,7 +244,7 @@ impl LimitEvidence {
     /// A limit is known until it is over; a repeated report of the same one changes nothing.
     pub(super) fn report(&mut self, resets: Option<QuotaReset>, text: Option<String>) {
         let said = match &resets {
-            Some(QuotaReset::Said(words)) => Some(words.clone()),
+            Some(QuotaReset::Text(words)) => Some(words.clone()),
             _ => None,
         };
         let text = match (text, said) {
@@ -271,7 +271,7 @@ impl LimitEvidence {
             let until = match limit.resets.take() {
                 Some(QuotaReset::At(at)) => Some(at),
                 Some(QuotaReset::In { seconds }) => Some(now.plus_seconds(seconds)),
-                Some(QuotaReset::Said(words)) => moment(&words, now, zone),
+                Some(QuotaReset::Text(words)) => moment(&words, now, zone),
                 None => None,
             };
             // A limit without a known end is tried again after a while.

@@ -193,7 +193,7 @@ fn a_limit_that_tells_an_hour_holds_until_then_and_one_that_tells_nothing_for_a_
             rule: "limit".into(),
             detail: None,
         };
-        let resets = resets.map(|words| QuotaReset::Said(words.into()));
+        let resets = resets.map(|words| QuotaReset::Text(words.into()));
         let mut seen = ActivityEvidence::default();
         seen.apply_readings(
             vec![blocked, Reading::Limited { resets }],

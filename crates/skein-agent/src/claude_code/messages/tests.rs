@@ -14,16 +14,17 @@ fn prompt(uuid: &str, parent: &str) -> String {
 
 /// What a reader tells, in short.
 fn read(lines: &[String]) -> Vec<String> {
-    let mut said = Said::default();
-    let told = lines
+    let mut messages = TranscriptMessages::default();
+    let readings = lines
         .iter()
-        .flat_map(|l| said.line(l, TokenUsage::default()));
-    told.map(|reading| match reading {
-        Reading::Said(message) => format!("{:?} {}", message.role, message.id),
-        Reading::Rewound { to } => format!("back to {to}"),
-        other => panic!("{other:?}"),
-    })
-    .collect()
+        .flat_map(|l| messages.line(l, TokenUsage::default()));
+    readings
+        .map(|reading| match reading {
+            Reading::Message(message) => format!("{:?} {}", message.role, message.id),
+            Reading::Rewound { to } => format!("back to {to}"),
+            other => panic!("{other:?}"),
+        })
+        .collect()
 }
 
 #[test]
@@ -79,8 +80,8 @@ fn calls_made_side_by_side_leave_nothing() {
         // It was interrupted: the first of the results is what it goes on from.
         prompt("u3", "r1"),
     ];
-    let told = read(&lines);
-    assert_eq!(told[5..], ["User u2", "back to r1", "User u3"]);
+    let readings = read(&lines);
+    assert_eq!(readings[5..], ["User u2", "back to r1", "User u3"]);
 }
 
 #[test]
@@ -118,10 +119,10 @@ fn what_is_not_said_by_anybody_is_left_out() {
 #[test]
 fn pictures_are_kept_by_reference() {
     let content = r#"[{"type":"image","source":{"type":"base64","media_type":"image/png","data":"aGVsbG8="}},{"type":"text","text":"look"}]"#;
-    let mut said = Said::default();
-    let told = said.line(&line("user", "u1", "null", content), TokenUsage::default());
-    let [Reading::Said(message)] = &told[..] else {
-        panic!("{told:?}")
+    let mut messages = TranscriptMessages::default();
+    let readings = messages.line(&line("user", "u1", "null", content), TokenUsage::default());
+    let [Reading::Message(message)] = &readings[..] else {
+        panic!("{readings:?}")
     };
     let Block::Image(image) = &message.blocks[0] else {
         panic!("{message:?}")

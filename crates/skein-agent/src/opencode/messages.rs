@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use skein_transcript::{Block, MessageRole, TokenUsage, json};
 
 use crate::agent::{Reader, Reading};
-use crate::said;
+use crate::messages;
 
 const PROVIDER: &str = "opencode";
 
@@ -52,19 +52,19 @@ fn read(row: &Row<'_>) -> Vec<Reading> {
         Some("assistant") => MessageRole::Assistant,
         _ => return vec![],
     };
-    let (id, at) = (said::id(&row.id), said::at_millis(row.at));
-    let mut spoken = said::message(id, role, parts.iter().filter_map(block), at);
+    let (id, at) = (messages::id(&row.id), messages::at_millis(row.at));
+    let mut spoken = messages::message(id, role, parts.iter().filter_map(block), at);
     if let Some(message) = &mut spoken {
         // The rest of the row still changes.
         let pictures = row.parts.get().contains("\"data:");
-        message.native = said::native(PROVIDER, row.parts.get()).filter(|_| !pictures);
+        message.native = messages::native(PROVIDER, row.parts.get()).filter(|_| !pictures);
         message.usage = used(&row.message);
     }
-    let results = said::id(&format!("{}:results", row.id));
+    let results = messages::id(&format!("{}:results", row.id));
     let answers = parts.iter().filter_map(result);
-    let answers = said::message(results, MessageRole::Tool, answers, at);
+    let answers = messages::message(results, MessageRole::Tool, answers, at);
     let both = spoken.into_iter().chain(answers);
-    both.map(said::reading).collect()
+    both.map(messages::reading).collect()
 }
 
 fn block(part: &Value) -> Option<Block> {
@@ -72,14 +72,14 @@ fn block(part: &Value) -> Option<Block> {
     match part["type"].as_str()? {
         // Added to a prompt by the program, or not sent to the model.
         "text" if part["synthetic"] == true || part["ignored"] == true => None,
-        "text" => said::text(text("text")),
-        "reasoning" => said::thinking(text("text"), None),
+        "text" => messages::text(text("text")),
+        "reasoning" => messages::thinking(text("text"), None),
         "tool" => {
             let input = part["state"]["input"].clone();
-            Some(said::call(text("callID"), text("tool"), input))
+            Some(messages::call(text("callID"), text("tool"), input))
         }
         "file" if text("mime").starts_with("image/") => {
-            Some(Block::Image(said::image(text("mime"), text("url"))))
+            Some(Block::Image(messages::image(text("mime"), text("url"))))
         }
         _ => None,
     }
@@ -98,8 +98,8 @@ fn result(part: &Value) -> Option<Block> {
     };
     let output = [&state["output"], &state["error"]];
     let output = output.iter().find_map(|value| value.as_str());
-    let content = vec![said::part(output.unwrap_or_default())];
-    Some(said::result(part["callID"].as_str()?, content, failed))
+    let content = vec![messages::part(output.unwrap_or_default())];
+    Some(messages::result(part["callID"].as_str()?, content, failed))
 }
 
 fn used(info: &Value) -> TokenUsage {
@@ -127,23 +127,23 @@ mod tests {
         let reply = r#"{"id":"msg_2","at":6,"message":{"role":"assistant","cost":0.023307,"tokens":{"input":7689,"output":16,"reasoning":4,"cache":{"read":3,"write":2}}},"parts":[{"type":"step-start"},{"type":"reasoning","text":"hm"},{"type":"text","text":"I run it"},{"type":"tool","tool":"bash","callID":"c1","state":{"status":"completed","input":{"command":"echo"},"output":"hello\n"}},{"type":"tool","tool":"bash","callID":"c2","state":{"status":"error","input":{},"error":"no"}},{"type":"tool","tool":"bash","callID":"c3","state":{"status":"running","input":{}}}]}"#;
         let mut reader = Messages::default();
         assert_eq!(reader.mark(), None);
-        let told = reader.read(&format!("{prompt}\n{reply}\nnonsense\n"));
-        let told: Vec<_> = told
+        let found = reader.read(&format!("{prompt}\n{reply}\nnonsense\n"));
+        let found: Vec<_> = found
             .into_iter()
             .map(|reading| match reading {
-                Reading::Said(message) => *message,
+                Reading::Message(message) => *message,
                 other => panic!("{other:?}"),
             })
             .collect();
-        let ids: Vec<&str> = told.iter().map(|m| m.id.as_str()).collect();
+        let ids: Vec<&str> = found.iter().map(|m| m.id.as_str()).collect();
         assert_eq!(ids, ["msg_1", "msg_2", "msg_2:results"]);
-        assert_eq!(told[0].blocks, [Block::Text("do it".into())]);
-        assert_eq!(told[1].calls().count(), 3);
-        assert_eq!(told[1].blocks.len(), 5);
-        assert_eq!(told[1].usage.output, 20);
-        assert_eq!(told[1].usage.cost_micros, 23_307);
-        assert_eq!(told[2].role, MessageRole::Tool);
-        assert_eq!(told[2].results().count(), 2);
+        assert_eq!(found[0].blocks, [Block::Text("do it".into())]);
+        assert_eq!(found[1].calls().count(), 3);
+        assert_eq!(found[1].blocks.len(), 5);
+        assert_eq!(found[1].usage.output, 20);
+        assert_eq!(found[1].usage.cost_micros, 23_307);
+        assert_eq!(found[2].role, MessageRole::Tool);
+        assert_eq!(found[2].results().count(), 2);
         assert_eq!(reader.mark().as_deref(), Some("msg_2"));
     }
 }

@@ -46,11 +46,11 @@ fn all() -> Vec<(&'static str, String, Fresh)> {
 }
 
 fn messages(readings: Vec<Reading>) -> Vec<Message> {
-    let said = |reading| match reading {
-        Reading::Said(message) => Some(*message),
+    let message_of = |reading| match reading {
+        Reading::Message(message) => Some(*message),
         _ => None,
     };
-    readings.into_iter().filter_map(said).collect()
+    readings.into_iter().filter_map(message_of).collect()
 }
 
 /// A conversation as people read it.
@@ -71,9 +71,9 @@ fn shown(messages: &[Message]) -> Vec<String> {
 
 #[test]
 fn claude_code_says_prompts_replies_calls_and_results() {
-    let told = messages(reader(&ClaudeCode::new(), "transcript").read(CLAUDE));
+    let found = messages(reader(&ClaudeCode::new(), "transcript").read(CLAUDE));
     assert_eq!(
-        shown(&told),
+        shown(&found),
         [
             "User: first [[bash echo hello ;; say done one]]",
             r#"Assistant: Bash {"command":"echo hello","description":"Runs a scripted command"}"#,
@@ -83,18 +83,18 @@ fn claude_code_says_prompts_replies_calls_and_results() {
             "Assistant: done two",
         ]
     );
-    assert_eq!(told[0].id.as_str(), "87ecad35-a0ec-40a8-9dca-8d0462cc127c");
-    assert_eq!(told[1].usage.input, 11_759);
-    assert_eq!(told[0].at.to_string(), "2026-11-17 11:01:01 UTC");
-    let native = told[3].native.as_ref().unwrap();
+    assert_eq!(found[0].id.as_str(), "87ecad35-a0ec-40a8-9dca-8d0462cc127c");
+    assert_eq!(found[1].usage.input, 11_759);
+    assert_eq!(found[0].at.to_string(), "2026-11-17 11:01:01 UTC");
+    let native = found[3].native.as_ref().unwrap();
     assert!(CLAUDE.lines().any(|line| line == native.payload));
 }
 
 #[test]
 fn codex_says_what_people_and_the_model_said_and_not_what_it_adds() {
-    let told = messages(reader(&Codex::new(), "rollout").read(CODEX));
+    let found = messages(reader(&Codex::new(), "rollout").read(CODEX));
     assert_eq!(
-        shown(&told),
+        shown(&found),
         [
             "User: first [[bash echo hello ;; say done one]]",
             r#"Assistant: exec_command {"cmd":"echo hello"}"#,
@@ -104,7 +104,7 @@ fn codex_says_what_people_and_the_model_said_and_not_what_it_adds() {
             "Assistant: done two",
         ]
     );
-    let native = told[1].native.as_ref().unwrap();
+    let native = found[1].native.as_ref().unwrap();
     assert!(CODEX.contains(&native.payload), "as it was written");
 }
 
@@ -116,8 +116,8 @@ fn codex_takes_turns_back() {
         )
     };
     let mut rollout = reader(&Codex::new(), "rollout");
-    let told = messages(rollout.read(CODEX));
-    let to = told[3].id.clone();
+    let found = messages(rollout.read(CODEX));
+    let to = found[3].id.clone();
     assert_eq!(rollout.read(&back(1)), [Reading::Rewound { to }]);
     // There is nothing before the first prompt that it could go back to.
     assert_eq!(rollout.read(&back(1)), []);
@@ -126,9 +126,9 @@ fn codex_takes_turns_back() {
 
 #[test]
 fn gemini_says_a_reply_once_though_it_is_written_again() {
-    let told = messages(reader(&Gemini::new(), "chat").read(GEMINI));
+    let found = messages(reader(&Gemini::new(), "chat").read(GEMINI));
     assert_eq!(
-        shown(&told),
+        shown(&found),
         [
             "User: first [[bash echo hello ;; say done one]]",
             r#"Assistant: run_shell_command {"command":"echo hello","description":"Runs a scripted command"}"#,
@@ -138,24 +138,24 @@ fn gemini_says_a_reply_once_though_it_is_written_again() {
             "Assistant: done two",
         ]
     );
-    assert_eq!(told[1].usage.input, 12_012);
+    assert_eq!(found[1].usage.input, 12_012);
 }
 
 #[test]
 fn gemini_goes_back_to_before_a_message() {
     let mut chat = reader(&Gemini::new(), "chat");
-    let told = messages(chat.read(GEMINI));
-    let back = format!(r#"{{"$rewindTo":"{}"}}"#, told[4].id);
-    let to = told[3].id.clone();
+    let found = messages(chat.read(GEMINI));
+    let back = format!(r#"{{"$rewindTo":"{}"}}"#, found[4].id);
+    let to = found[3].id.clone();
     assert_eq!(chat.read(&back), [Reading::Rewound { to }]);
     assert_eq!(chat.read(r#"{"$rewindTo":"unknown"}"#), []);
 }
 
 #[test]
 fn aider_says_prompts_and_replies() {
-    let told = messages(reader(&Aider::new(), "history").read(AIDER));
+    let found = messages(reader(&Aider::new(), "history").read(AIDER));
     assert_eq!(
-        shown(&told),
+        shown(&found),
         [
             "User: first line\nsecond line [[say hello from the model]]",
             "Assistant: hello from the model",
@@ -168,12 +168,12 @@ fn aider_says_prompts_and_replies() {
 #[test]
 fn l10_ids_are_unique_and_the_same_when_read_again() {
     for (name, text, fresh) in all() {
-        let told = messages(fresh().read(&text));
-        assert!(!told.is_empty(), "{name}");
-        let ids: BTreeSet<_> = told.iter().map(|m| m.id.clone()).collect();
-        assert_eq!(ids.len(), told.len(), "{name}");
-        assert_eq!(messages(fresh().read(&text)), told, "{name}");
-        assert!(told.iter().any(|m| m.role == MessageRole::User), "{name}");
+        let found = messages(fresh().read(&text));
+        assert!(!found.is_empty(), "{name}");
+        let ids: BTreeSet<_> = found.iter().map(|m| m.id.clone()).collect();
+        assert_eq!(ids.len(), found.len(), "{name}");
+        assert_eq!(messages(fresh().read(&text)), found, "{name}");
+        assert!(found.iter().any(|m| m.role == MessageRole::User), "{name}");
     }
 }
 

@@ -34,7 +34,7 @@ pub(crate) fn message(
 }
 
 pub(crate) fn reading(message: Message) -> Reading {
-    Reading::Said(Box::new(message))
+    Reading::Message(Box::new(message))
 }
 
 /// A program's own id of a message; an invalid one is hashed.

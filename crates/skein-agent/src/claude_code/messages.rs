@@ -9,7 +9,7 @@ use skein_transcript::message::{Image, Part};
 use skein_transcript::{Block, Message, MessageId, MessageRole, TokenUsage, json};
 
 use crate::agent::Reading;
-use crate::said::{self, Latest};
+use crate::messages::{self, Latest};
 
 const PROVIDER: &str = "anthropic";
 
@@ -48,12 +48,12 @@ struct Line {
 
 /// The places of the latest lines.
 #[derive(Debug, Default)]
-pub(super) struct Said {
-    lines: Latest<Standing>,
+pub(super) struct TranscriptMessages {
+    lines: Latest<LinePosition>,
 }
 
 #[derive(Debug)]
-struct Standing {
+struct LinePosition {
     uuid: String,
     parent: Option<String>,
     /// Whether it is a message of the transcript, and whether it is a prompt.
@@ -61,7 +61,7 @@ struct Standing {
     prompt: bool,
 }
 
-impl Said {
+impl TranscriptMessages {
     /// `usage` is what this line adds to the usage of its message.
     pub(super) fn line(&mut self, text: &str, usage: TokenUsage) -> Vec<Reading> {
         let Ok(line) = json::read::<Line>(text) else {
@@ -80,14 +80,14 @@ impl Said {
             .as_ref()
             .is_some_and(|m| m.role == MessageRole::User);
         let back = prompt.then(|| self.rewind_target(line.parent_uuid.as_deref()));
-        self.lines.push(Standing {
+        self.lines.push(LinePosition {
             uuid: line.uuid,
             parent: line.parent_uuid,
             is_message: message.is_some(),
             prompt,
         });
         let back = back.flatten().map(|to| Reading::Rewound { to });
-        let message = message.map(said::reading);
+        let message = message.map(messages::reading);
         back.into_iter().chain(message).collect()
     }
 
@@ -96,12 +96,12 @@ impl Said {
         let parent = parent?;
         let find = |uuid: &str| self.lines.iter().rposition(|line| line.uuid == uuid);
         let mut at = find(parent)?;
-        let lines: Vec<&Standing> = self.lines.iter().collect();
+        let lines: Vec<&LinePosition> = self.lines.iter().collect();
         while !lines[at].is_message {
             at = find(lines[at].parent.as_deref()?)?;
         }
         let leaves = lines[at + 1..].iter().any(|line| line.prompt);
-        leaves.then(|| said::id(&lines[at].uuid))
+        leaves.then(|| messages::id(&lines[at].uuid))
     }
 }
 
@@ -112,7 +112,7 @@ fn read(line: &Line, text: &str, usage: TokenUsage) -> Option<Message> {
         return None;
     }
     let blocks: Vec<Block> = match content.as_str() {
-        Some(text) => said::text(text).into_iter().collect(),
+        Some(text) => messages::text(text).into_iter().collect(),
         None => content.as_array()?.iter().filter_map(block).collect(),
     };
     let role = match line.kind.as_str() {
@@ -121,11 +121,11 @@ fn read(line: &Line, text: &str, usage: TokenUsage) -> Option<Message> {
         _ if is_by_program(&blocks) => return None,
         _ => MessageRole::User,
     };
-    let at = said::at(line.timestamp.as_deref());
-    let mut message = said::message(said::id(&line.uuid), role, blocks, at)?;
+    let at = messages::at(line.timestamp.as_deref());
+    let mut message = messages::message(messages::id(&line.uuid), role, blocks, at)?;
     // A transcript never contains the bytes of images.
     let pictures = text.contains("\"base64\"");
-    message.native = said::native(PROVIDER, text).filter(|_| !pictures);
+    message.native = messages::native(PROVIDER, text).filter(|_| !pictures);
     message.usage = usage;
     Some(message)
 }
@@ -141,12 +141,14 @@ fn is_by_program(blocks: &[Block]) -> bool {
 fn block(block: &Value) -> Option<Block> {
     let text = |key: &str| block[key].as_str().unwrap_or_default();
     match block["type"].as_str()? {
-        "text" => said::text(text("text")),
-        "thinking" => said::thinking(text("thinking"), block["signature"].as_str()),
-        "tool_use" | "server_tool_use" => {
-            Some(said::call(text("id"), text("name"), block["input"].clone()))
-        }
-        "tool_result" => Some(said::result(
+        "text" => messages::text(text("text")),
+        "thinking" => messages::thinking(text("thinking"), block["signature"].as_str()),
+        "tool_use" | "server_tool_use" => Some(messages::call(
+            text("id"),
+            text("name"),
+            block["input"].clone(),
+        )),
+        "tool_result" => Some(messages::result(
             text("tool_use_id"),
             parts(&block["content"]),
             block["is_error"] == true,
@@ -158,10 +160,10 @@ fn block(block: &Value) -> Option<Block> {
 
 fn parts(content: &Value) -> Vec<Part> {
     if let Some(text) = content.as_str() {
-        return vec![said::part(text)];
+        return vec![messages::part(text)];
     }
     let part = |part: &Value| match part["type"].as_str()? {
-        "text" => part["text"].as_str().map(said::part),
+        "text" => part["text"].as_str().map(messages::part),
         "image" => Some(Part::Image(image(part))),
         _ => None,
     };
@@ -173,8 +175,8 @@ fn image(block: &Value) -> Image {
     let source = &block["source"];
     let text = |key: &str| source[key].as_str().unwrap_or_default();
     match text("type") {
-        "base64" => said::image(text("media_type"), &format!("data:{}", text("data"))),
-        _ => said::image("image/*", text("url")),
+        "base64" => messages::image(text("media_type"), &format!("data:{}", text("data"))),
+        _ => messages::image("image/*", text("url")),
     }
 }
 

@@ -7,7 +7,7 @@ use skein_transcript::message::Part;
 use skein_transcript::{Block, Message, MessageId, MessageRole, json};
 
 use crate::agent::Reading;
-use crate::said::{self, Latest};
+use crate::messages::{self, Latest};
 
 const PROVIDER: &str = "openai";
 
@@ -32,30 +32,31 @@ struct Line<'a> {
 
 /// The last message before each of the latest prompts.
 #[derive(Debug, Default)]
-pub(super) struct Said {
+pub(super) struct RolloutMessages {
     last: Option<MessageId>,
     prompts: Latest<Option<MessageId>>,
 }
 
-impl Said {
+impl RolloutMessages {
     pub(super) fn item(&mut self, line: &str) -> Option<Reading> {
         let line_fields: Line<'_> = serde_json::from_str(line).ok()?;
         let item: Value = json::read(line_fields.payload.get()).ok()?;
         let (role, blocks) = read(&item)?;
         // Older items have no id; the line with its time is unique.
         let id = match item["id"].as_str() {
-            Some(id) => said::id(id),
-            None => said::hashed("codex", &[line]),
+            Some(id) => messages::id(id),
+            None => messages::hashed("codex", &[line]),
         };
-        let at = said::at(line_fields.timestamp.as_deref());
-        let mut message: Message = said::message(id.clone(), role, blocks, at)?;
+        let at = messages::at(line_fields.timestamp.as_deref());
+        let mut message: Message = messages::message(id.clone(), role, blocks, at)?;
         let pictures = item.to_string().contains("data:image/");
-        message.native = said::native(PROVIDER, line_fields.payload.get()).filter(|_| !pictures);
+        message.native =
+            messages::native(PROVIDER, line_fields.payload.get()).filter(|_| !pictures);
         if role == MessageRole::User {
             self.prompts.push(self.last.clone());
         }
         self.last = Some(id);
-        Some(said::reading(message))
+        Some(messages::reading(message))
     }
 
     /// The latest turns were undone.
@@ -72,21 +73,21 @@ impl Said {
 fn read(item: &Value) -> Option<(MessageRole, Vec<Block>)> {
     let text = |key: &str| item[key].as_str().unwrap_or_default();
     let calls = |input: Value| {
-        let call = said::call(text("call_id"), text("name"), input);
+        let call = messages::call(text("call_id"), text("name"), input);
         Some((MessageRole::Assistant, vec![call]))
     };
     match item["type"].as_str()? {
         "message" => spoken(item),
         "reasoning" => Some((MessageRole::Assistant, thoughts(item))),
-        "function_call" => calls(said::arguments(text("arguments"))),
-        "custom_tool_call" => calls(Value::String(said::bounded(text("input")))),
+        "function_call" => calls(messages::arguments(text("arguments"))),
+        "custom_tool_call" => calls(Value::String(messages::bounded(text("input")))),
         "local_shell_call" => {
             let id = item["call_id"].as_str().unwrap_or(text("id"));
-            let call = said::call(id, "local_shell", item["action"].clone());
+            let call = messages::call(id, "local_shell", item["action"].clone());
             Some((MessageRole::Assistant, vec![call]))
         }
         "function_call_output" | "custom_tool_call_output" => {
-            let result = said::result(text("call_id"), parts(&item["output"]), failed(item));
+            let result = messages::result(text("call_id"), parts(&item["output"]), failed(item));
             Some((MessageRole::Tool, vec![result]))
         }
         _ => None,
@@ -118,8 +119,8 @@ fn spoken(item: &Value) -> Option<(MessageRole, Vec<Block>)> {
 
 fn block(part: &Value) -> Option<Block> {
     match part["type"].as_str()? {
-        "input_text" | "output_text" | "text" => said::text(part["text"].as_str()?),
-        "input_image" => Some(Block::Image(said::image(
+        "input_text" | "output_text" | "text" => messages::text(part["text"].as_str()?),
+        "input_image" => Some(Block::Image(messages::image(
             "image/*",
             part["image_url"].as_str()?,
         ))),
@@ -132,21 +133,21 @@ fn thoughts(item: &Value) -> Vec<Block> {
     let content = item["content"].as_array().into_iter().flatten();
     summary
         .chain(content)
-        .filter_map(|part| said::thinking(part["text"].as_str()?, None))
+        .filter_map(|part| messages::thinking(part["text"].as_str()?, None))
         .collect()
 }
 
 /// A text, a list of parts, or an object that contains either.
 fn parts(output: &Value) -> Vec<Part> {
     if let Some(text) = output.as_str() {
-        return vec![said::part(text)];
+        return vec![messages::part(text)];
     }
     let part = |part: &Value| match part["type"].as_str()? {
-        "input_image" => Some(Part::Image(said::image(
+        "input_image" => Some(Part::Image(messages::image(
             "image/*",
             part["image_url"].as_str()?,
         ))),
-        _ => part["text"].as_str().map(said::part),
+        _ => part["text"].as_str().map(messages::part),
     };
     match output.as_array() {
         Some(list) => list.iter().filter_map(part).collect(),

@@ -8,7 +8,7 @@ use skein_transcript::message::Part;
 use skein_transcript::{Block, MessageId, MessageRole, TokenUsage, json};
 
 use crate::agent::Reading;
-use crate::said::{self, Latest};
+use crate::messages::{self, Latest};
 
 const PROVIDER: &str = "google";
 
@@ -17,7 +17,7 @@ const NOT_MESSAGES: [&str; 2] = ["<session_context>", "<hook_context>"];
 
 /// The latest messages: the line's id, and the message's.
 #[derive(Debug, Default)]
-pub(super) struct Said {
+pub(super) struct ChatMessages {
     known: Latest<(String, MessageId)>,
 }
 
@@ -28,7 +28,7 @@ struct Line<'a> {
     text: &'a str,
 }
 
-impl Said {
+impl ChatMessages {
     pub(super) fn line(&mut self, text: &str) -> Vec<Reading> {
         let Ok(fields) = json::read::<Value>(text) else {
             return vec![];
@@ -65,12 +65,12 @@ impl Said {
         let content = &line.fields["content"];
         let results: Vec<Block> = parts(content).filter_map(result).collect();
         if !results.is_empty() {
-            return self.add(line, said::id(line.id), MessageRole::Tool, results);
+            return self.add(line, messages::id(line.id), MessageRole::Tool, results);
         }
         let mut words: Vec<Block> = text(content).collect();
         let by_program = |text: &String| NOT_MESSAGES.iter().any(|start| text.starts_with(start));
         words.retain(|block| !matches!(block, Block::Text(text) if by_program(text)));
-        self.add(line, said::id(line.id), MessageRole::User, words)
+        self.add(line, messages::id(line.id), MessageRole::User, words)
     }
 
     fn reply(&mut self, line: &Line<'_>) -> Option<Reading> {
@@ -78,16 +78,16 @@ impl Said {
         let thoughts = thoughts.filter_map(|thought| {
             let part = |key: &str| thought[key].as_str().unwrap_or_default();
             let both = [part("subject"), part("description")].join("\n");
-            said::thinking(both.trim(), None)
+            messages::thinking(both.trim(), None)
         });
         let blocks: Vec<Block> = thoughts.chain(text(&line.fields["content"])).collect();
-        self.add(line, said::id(line.id), MessageRole::Assistant, blocks)
+        self.add(line, messages::id(line.id), MessageRole::Assistant, blocks)
     }
 
     fn call(&mut self, line: &Line<'_>, call: &Value) -> Option<Reading> {
         let name = call["id"].as_str()?;
-        let block = said::call(name, call["name"].as_str()?, call["args"].clone());
-        let own = said::id(&format!("{}:{name}", line.id));
+        let block = messages::call(name, call["name"].as_str()?, call["args"].clone());
+        let own = messages::id(&format!("{}:{name}", line.id));
         self.add(line, own, MessageRole::Assistant, vec![block])
     }
 
@@ -102,16 +102,16 @@ impl Said {
             return None;
         }
         let first = !self.known.iter().any(|(known, _)| known == line.id);
-        let at = said::at(line.fields["timestamp"].as_str());
-        let mut message = said::message(id.clone(), role, blocks, at)?;
+        let at = messages::at(line.fields["timestamp"].as_str());
+        let mut message = messages::message(id.clone(), role, blocks, at)?;
         if role == MessageRole::Assistant && first {
             message.usage = used(&line.fields["tokens"]);
         }
         // With its calls the line is no longer the model's own message.
         let whole = line.fields["toolCalls"].is_null() && !line_has_pictures(line.fields);
-        message.native = said::native(PROVIDER, line.text).filter(|_| whole);
+        message.native = messages::native(PROVIDER, line.text).filter(|_| whole);
         self.known.push((line.id.to_owned(), id));
-        Some(said::reading(message))
+        Some(messages::reading(message))
     }
 }
 
@@ -139,13 +139,13 @@ fn parts(content: &Value) -> impl Iterator<Item = &Value> {
 }
 
 fn text(content: &Value) -> impl Iterator<Item = Block> {
-    let whole = content.as_str().and_then(said::text);
+    let whole = content.as_str().and_then(messages::text);
     let part = |part: &Value| match part["inlineData"]["data"].as_str() {
         Some(data) => {
             let kind = part["inlineData"]["mimeType"].as_str().unwrap_or("image/*");
-            Some(Block::Image(said::image(kind, &format!("data:{data}"))))
+            Some(Block::Image(messages::image(kind, &format!("data:{data}"))))
         }
-        None => said::text(part["text"].as_str()?),
+        None => messages::text(part["text"].as_str()?),
     };
     whole.into_iter().chain(parts(content).filter_map(part))
 }
@@ -161,6 +161,6 @@ fn result(part: &Value) -> Option<Block> {
     let line_fields = line_fields
         .as_str()
         .map_or_else(|| line_fields.to_string(), str::to_owned);
-    let content: Vec<Part> = vec![said::part(&line_fields)];
-    Some(said::result(answer["id"].as_str()?, content, failed))
+    let content: Vec<Part> = vec![messages::part(&line_fields)];
+    Some(messages::result(answer["id"].as_str()?, content, failed))
 }
