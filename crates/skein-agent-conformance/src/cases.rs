@@ -218,7 +218,7 @@ pub fn protocols_are_spoken_exactly_when_declared(subject: &Subject) {
     let order = place.order("hello", None);
     for via in Via::ALL {
         let declared = subject.agent.abilities().protocols.contains(&via);
-        match subject.agent.speak(&order, via, false) {
+        match subject.agent.protocol_launch(&order, via, false) {
             Ok(_) => assert!(declared, "{via:?}"),
             Err(Error::NoProtocol { .. }) => assert!(!declared, "{via:?}"),
             // Some protocols are spoken by a program beside the agent's own.

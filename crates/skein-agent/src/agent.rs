@@ -64,7 +64,7 @@ pub struct Abilities {
     /// Whether its files show what it does; see [`Agent::sources`].
     pub files: bool,
     pub usage: bool,
-    /// Protocols that can drive it instead of a terminal; see [`Agent::speak`].
+    /// Protocols that can drive it instead of a terminal; see [`Agent::protocol_launch`].
     pub protocols: Vec<Via>,
     /// What it does with a message submitted while a turn runs.
     pub during_turn: TurnMessagePolicy,
@@ -427,7 +427,12 @@ pub trait Agent: Send + Sync + fmt::Debug {
     }
     /// A launch that speaks one of `abilities().protocols` on standard input and output. `resume` continues the
     /// conversation of `order.native`.
-    fn speak(&self, order: &LaunchRequest, via: Via, resume: bool) -> Result<ProtocolLaunch>;
+    fn protocol_launch(
+        &self,
+        order: &LaunchRequest,
+        via: Via,
+        resume: bool,
+    ) -> Result<ProtocolLaunch>;
 
     /// Interprets a hook's call; `event` and `payload` are as the program gave them.
     fn read_hook(&self, _event: &str, _payload: &str) -> Vec<Reading> {

@@ -20,10 +20,10 @@ use crate::agent::{
     Agent, AnswerTarget, Draft, InstalledProgram, LaunchRequest, Process, ProtocolLaunch, Reader,
     Reading, Reply, Result, ScreenView, Start, WatchedFile,
 };
-use crate::installed::{self, Before, installed_agent};
+use crate::installed::{self, TaskPrefix, installed_agent};
 use crate::known::KnownAgent;
 use crate::launch;
-use crate::rules::meant;
+use crate::rules::option_named;
 
 use screen::{ANSWERS, asked, prompt, taken_one};
 
@@ -101,7 +101,7 @@ impl Agent for Aider {
 
     fn start(&self, order: &LaunchRequest) -> Result<Start> {
         let start = self.launch(order, launch::native_of(order), &[])?;
-        self.0.with_task(order, start, Before::Separator)
+        self.0.with_task(order, start, TaskPrefix::Separator)
     }
 
     fn resume(&self, order: &LaunchRequest) -> Result<Start> {
@@ -115,7 +115,12 @@ impl Agent for Aider {
         true
     }
 
-    fn speak(&self, _order: &LaunchRequest, via: Via, _resume: bool) -> Result<ProtocolLaunch> {
+    fn protocol_launch(
+        &self,
+        _order: &LaunchRequest,
+        via: Via,
+        _resume: bool,
+    ) -> Result<ProtocolLaunch> {
         Err(launch::no_protocol(self.name(), via))
     }
 
@@ -172,7 +177,7 @@ impl Agent for Aider {
     }
 
     fn answer(&self, question: &Question, option: Option<usize>, text: &Reason) -> Reply {
-        let chosen = option.or_else(|| meant(question, text));
+        let chosen = option.or_else(|| option_named(question, text));
         let Some(chosen) = chosen.and_then(|n| question.options.get(n)) else {
             if question.options.is_empty() {
                 return Reply::Text(text.into());

@@ -33,7 +33,7 @@ use crate::agent::{
     Agent, Draft, InstalledProgram, LaunchRequest, Process, ProtocolLaunch, ReadRange, Reader,
     Reading, Result, ScreenView, Start, WatchedFile,
 };
-use crate::installed::{self, Before, installed_agent};
+use crate::installed::{self, TaskPrefix, installed_agent};
 use crate::known::KnownAgent;
 use crate::launch;
 
@@ -165,7 +165,7 @@ impl Agent for ClaudeCode {
     fn start(&self, order: &LaunchRequest) -> Result<Start> {
         let (how, native) = named(order);
         let start = self.launch(order, how, native)?;
-        self.0.with_task(order, start, Before::Separator)
+        self.0.with_task(order, start, TaskPrefix::Separator)
     }
 
     fn resume(&self, order: &LaunchRequest) -> Result<Start> {
@@ -173,7 +173,12 @@ impl Agent for ClaudeCode {
         self.launch(order, how, native)
     }
 
-    fn speak(&self, order: &LaunchRequest, via: Via, resume: bool) -> Result<ProtocolLaunch> {
+    fn protocol_launch(
+        &self,
+        order: &LaunchRequest,
+        via: Via,
+        resume: bool,
+    ) -> Result<ProtocolLaunch> {
         let (dialect, start) = match via {
             Via::Terminal => return Err(launch::no_protocol(self.name(), via)),
             Via::Native => ("claude", self.native(order, resume)?),

@@ -24,7 +24,7 @@ use crate::agent::{
     Agent, InstalledProgram, LaunchRequest, Process, ProtocolLaunch, Reader, Reading, Result,
     ScreenView, Start, WatchedFile, reword,
 };
-use crate::installed::{self, Before, installed_agent};
+use crate::installed::{self, TaskPrefix, installed_agent};
 use crate::known::KnownAgent;
 use crate::{launch, program};
 
@@ -142,7 +142,7 @@ impl Agent for Codex {
 
     fn start(&self, order: &LaunchRequest) -> Result<Start> {
         let start = self.launch(order, &[])?;
-        self.0.with_task(order, start, Before::Separator)
+        self.0.with_task(order, start, TaskPrefix::Separator)
     }
 
     fn resume(&self, order: &LaunchRequest) -> Result<Start> {
@@ -151,7 +151,12 @@ impl Agent for Codex {
     }
 
     /// These do not use a terminal, so they run in the user's own home, except for their databases.
-    fn speak(&self, order: &LaunchRequest, via: Via, _resume: bool) -> Result<ProtocolLaunch> {
+    fn protocol_launch(
+        &self,
+        order: &LaunchRequest,
+        via: Via,
+        _resume: bool,
+    ) -> Result<ProtocolLaunch> {
         let (dialect, start) = match via {
             Via::Terminal => return Err(launch::no_protocol(self.name(), via)),
             Via::Native => {

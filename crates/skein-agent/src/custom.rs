@@ -298,7 +298,12 @@ impl Agent for Custom {
         self.launch(order, resume, order.native.as_ref(), Prompt::Nothing)
     }
 
-    fn speak(&self, _order: &LaunchRequest, via: Via, _resume: bool) -> Result<ProtocolLaunch> {
+    fn protocol_launch(
+        &self,
+        _order: &LaunchRequest,
+        via: Via,
+        _resume: bool,
+    ) -> Result<ProtocolLaunch> {
         Err(launch::no_protocol(&self.known.name, via))
     }
 

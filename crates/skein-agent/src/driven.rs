@@ -68,7 +68,7 @@ impl DrivenAgent {
             dialect,
             start,
             not_before,
-        } = self.inner.speak(order, self.via, resume)?;
+        } = self.inner.protocol_launch(order, self.via, resume)?;
         let mut argv = vec![
             launch::text(&order.skein, "skein")?,
             "drive".to_owned(),
@@ -140,8 +140,13 @@ impl Agent for DrivenAgent {
         self.inner.resumes_from_private()
     }
 
-    fn speak(&self, order: &LaunchRequest, via: Via, resume: bool) -> Result<ProtocolLaunch> {
-        self.inner.speak(order, via, resume)
+    fn protocol_launch(
+        &self,
+        order: &LaunchRequest,
+        via: Via,
+        resume: bool,
+    ) -> Result<ProtocolLaunch> {
+        self.inner.protocol_launch(order, via, resume)
     }
 
     fn sources(&self, order: &LaunchRequest) -> Vec<WatchedFile> {

@@ -22,7 +22,7 @@ use crate::agent::{
     Agent, Draft, InstalledProgram, LaunchRequest, Process, ProtocolLaunch, Reader, Reading,
     Result, ScreenView, Start, WatchedFile, add_limit, reword,
 };
-use crate::installed::{self, Before, installed_agent};
+use crate::installed::{self, TaskPrefix, installed_agent};
 use crate::known::KnownAgent;
 use crate::launch;
 
@@ -88,7 +88,7 @@ impl Agent for Gemini {
 
     fn start(&self, order: &LaunchRequest) -> Result<Start> {
         let start = self.launch(order, "--session-id", launch::native_of(order))?;
-        self.0.with_task(order, start, Before::Flag("-i"))
+        self.0.with_task(order, start, TaskPrefix::Flag("-i"))
     }
 
     fn resume(&self, order: &LaunchRequest) -> Result<Start> {
@@ -97,7 +97,12 @@ impl Agent for Gemini {
         self.launch(order, "--resume", native.clone())
     }
 
-    fn speak(&self, order: &LaunchRequest, via: Via, resume: bool) -> Result<ProtocolLaunch> {
+    fn protocol_launch(
+        &self,
+        order: &LaunchRequest,
+        via: Via,
+        resume: bool,
+    ) -> Result<ProtocolLaunch> {
         if via != Via::Acp {
             return Err(launch::no_protocol(self.name(), via));
         }

@@ -48,7 +48,7 @@ pub(crate) use installed_agent;
 /// The table `[program]` of a data file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Declared {
+struct ProgramTable {
     command: String,
     install: String,
     login: String,
@@ -76,7 +76,7 @@ pub(crate) struct Installed {
 
 /// What precedes a task in the arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Before {
+pub(crate) enum TaskPrefix {
     /// `--`, after which nothing is an option.
     Separator,
     /// An option with the task as its value.
@@ -94,7 +94,7 @@ impl Installed {
         let declared = table
             .remove("program")
             .ok_or_else(|| bad("it is required".into()))?;
-        let declared: Declared = declared
+        let declared: ProgramTable = declared
             .try_into()
             .map_err(|error| bad(error.to_string()))?;
         let abilities = Abilities {
@@ -193,20 +193,20 @@ impl Installed {
         &self,
         order: &LaunchRequest,
         mut start: Start,
-        before: Before,
+        prefix: TaskPrefix,
     ) -> Result<Start> {
         let via = launch::via(&self.known.name, &self.known.abilities, order)?;
-        match before {
+        match prefix {
             _ if via != PromptVia::Argv => {}
-            Before::Separator => start.argv.push("--".into()),
-            Before::Flag(_) if order.task.as_str().starts_with('-') => {
+            TaskPrefix::Separator => start.argv.push("--".into()),
+            TaskPrefix::Flag(_) if order.task.as_str().starts_with('-') => {
                 return Err(Error::BadSettings {
                     place: "--prompt-via".into(),
                     why: "the task begins with `-` and would be taken for an option".into(),
                     hints: vec!["`--prompt-via typed` avoids arguments".into()],
                 });
             }
-            Before::Flag(flag) => start.argv.push(flag.into()),
+            TaskPrefix::Flag(flag) => start.argv.push(flag.into()),
         }
         launch::deliver(&mut start, via, &order.task);
         Ok(start)

@@ -17,7 +17,7 @@ use crate::agent::{
     Agent, Draft, InstalledProgram, LaunchRequest, Process, ProtocolLaunch, ReadRange, Reader,
     Reading, Result, ScreenView, Start, WatchedFile, reword,
 };
-use crate::installed::{self, Before, installed_agent};
+use crate::installed::{self, TaskPrefix, installed_agent};
 use crate::known::KnownAgent;
 use crate::launch;
 
@@ -87,7 +87,7 @@ impl Agent for OpenCode {
 
     fn start(&self, order: &LaunchRequest) -> Result<Start> {
         let start = self.launch(order, &[])?;
-        self.0.with_task(order, start, Before::Flag("--prompt"))
+        self.0.with_task(order, start, TaskPrefix::Flag("--prompt"))
     }
 
     fn resume(&self, order: &LaunchRequest) -> Result<Start> {
@@ -95,7 +95,12 @@ impl Agent for OpenCode {
         self.launch(order, &["--session", native.as_str()])
     }
 
-    fn speak(&self, order: &LaunchRequest, via: Via, _resume: bool) -> Result<ProtocolLaunch> {
+    fn protocol_launch(
+        &self,
+        order: &LaunchRequest,
+        via: Via,
+        _resume: bool,
+    ) -> Result<ProtocolLaunch> {
         let (dialect, words): (_, &[&str]) = match via {
             Via::Terminal => return Err(launch::no_protocol(self.name(), via)),
             Via::Acp => ("acp", &["acp"]),

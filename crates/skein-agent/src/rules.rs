@@ -80,17 +80,17 @@ struct Rule {
     all: Vec<Pattern>,
     any: Vec<Pattern>,
     not: Vec<Pattern>,
-    says: Says,
+    says: RuleMeaning,
 }
 
 #[derive(Clone, Debug)]
-enum Says {
+enum RuleMeaning {
     Activity {
         activity: Activity,
         detail: Option<Regex>,
         resets_in: Option<Regex>,
     },
-    Question(Asked),
+    Question(QuestionPattern),
     Usage {
         input: Option<Regex>,
         output: Option<Regex>,
@@ -99,7 +99,7 @@ enum Says {
 }
 
 #[derive(Clone, Debug)]
-struct Asked {
+struct QuestionPattern {
     wants: Option<AnswerTarget>,
     text: Option<Regex>,
     option: Option<Regex>,
@@ -153,7 +153,7 @@ impl Rules {
     }
 
     pub fn reads_usage(&self) -> bool {
-        let usage = |rule: &Rule| matches!(rule.says, Says::Usage { .. });
+        let usage = |rule: &Rule| matches!(rule.says, RuleMeaning::Usage { .. });
         self.rules.iter().any(usage)
     }
 
@@ -164,7 +164,7 @@ impl Rules {
         if question.options.is_empty() {
             return typed();
         }
-        let Some(chosen) = option.or_else(|| meant(question, text)) else {
+        let Some(chosen) = option.or_else(|| option_named(question, text)) else {
             return match self.answer {
                 AnswerBy::Text => typed(),
                 _ => Reply::Cannot {
@@ -208,7 +208,7 @@ impl Rules {
     /// The key of an option that a rule defines.
     fn fixed_keys(&self, question: &Question, chosen: usize) -> Option<Vec<u8>> {
         self.rules.iter().find_map(|rule| match &rule.says {
-            Says::Question(asked) if asked.options == question.options => asked
+            RuleMeaning::Question(asked) if asked.options == question.options => asked
                 .keys
                 .get(chosen)
                 .filter(|keys| !keys.is_empty())
@@ -219,7 +219,7 @@ impl Rules {
 }
 
 /// The option with this text or number.
-pub(crate) fn meant(question: &Question, text: &Reason) -> Option<usize> {
+pub(crate) fn option_named(question: &Question, text: &Reason) -> Option<usize> {
     let text = text.as_str().trim();
     let same = |option: &Reason| option.as_str().trim().eq_ignore_ascii_case(text);
     question.options.iter().position(same).or_else(|| {

@@ -119,7 +119,12 @@ impl Agent for Scripted {
         true
     }
 
-    fn speak(&self, _order: &LaunchRequest, via: Via, _resume: bool) -> Result<ProtocolLaunch> {
+    fn protocol_launch(
+        &self,
+        _order: &LaunchRequest,
+        via: Via,
+        _resume: bool,
+    ) -> Result<ProtocolLaunch> {
         Err(launch::no_protocol(&self.known.name, via))
     }
 

@@ -77,7 +77,7 @@ fn read(item: &Value) -> Option<(MessageRole, Vec<Block>)> {
         Some((MessageRole::Assistant, vec![call]))
     };
     match item["type"].as_str()? {
-        "message" => spoken(item),
+        "message" => message_item(item),
         "reasoning" => Some((MessageRole::Assistant, thoughts(item))),
         "function_call" => calls(messages::arguments(text("arguments"))),
         "custom_tool_call" => calls(Value::String(messages::bounded(text("input")))),
@@ -95,7 +95,7 @@ fn read(item: &Value) -> Option<(MessageRole, Vec<Block>)> {
 }
 
 /// A message of the user or the model. Messages of developers are the program's.
-fn spoken(item: &Value) -> Option<(MessageRole, Vec<Block>)> {
+fn message_item(item: &Value) -> Option<(MessageRole, Vec<Block>)> {
     let role = match item["role"].as_str()? {
         "user" => MessageRole::User,
         "assistant" => MessageRole::Assistant,

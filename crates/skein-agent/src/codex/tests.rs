@@ -111,9 +111,9 @@ fn sessions_share_no_database_in_whatever_home_they_are() {
         fs::write(settings_file(&folder), text).unwrap();
         assert_eq!(database(&codex.start(&order).unwrap()), own);
     }
-    let native = codex.speak(&order, Via::Native, false).unwrap();
+    let native = codex.protocol_launch(&order, Via::Native, false).unwrap();
     assert_eq!(database(&native.start), own);
-    let acp = codex.speak(&order, Via::Acp, false).unwrap();
+    let acp = codex.protocol_launch(&order, Via::Acp, false).unwrap();
     assert_eq!(acp.start.env["CODEX_SQLITE_HOME"], own);
 }
 
@@ -160,8 +160,10 @@ fn permissions_reach_as_far_as_its_sandbox() {
         order.settings.permission = permission;
         let start = Codex::new().start(&order).unwrap();
         assert!(start.argv.join(" ").contains(words), "{:?}", start.argv);
-        let spoken = Codex::new().speak(&order, Via::Acp, false).unwrap();
-        assert_eq!(spoken.start.env["INITIAL_AGENT_MODE"], mode);
+        let launch = Codex::new()
+            .protocol_launch(&order, Via::Acp, false)
+            .unwrap();
+        assert_eq!(launch.start.env["INITIAL_AGENT_MODE"], mode);
     }
 }
 

@@ -3,7 +3,7 @@
 use regex::RegexBuilder;
 
 use super::matching::{ShownRow, ShownRows};
-use super::{Pattern, Region, Rule, Rules, Says};
+use super::{Pattern, Region, Rule, RuleMeaning, Rules};
 use crate::agent::ScreenView;
 
 /// Longer patterns get no nearest miss, so that a settings file cannot take the processor.
@@ -145,7 +145,7 @@ impl Pattern {
     }
 }
 
-impl Says {
+impl RuleMeaning {
     fn word(&self) -> &'static str {
         match self {
             Self::Activity { activity, .. } => activity.as_str(),

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use regex::Regex;
 use skein_domain::{Activity, OptionKind, Question, Reason, Usage};
 
-use super::{Asked, InputBox, Pattern, Region, Rule, Rules, Says};
+use super::{InputBox, Pattern, QuestionPattern, Region, Rule, RuleMeaning, Rules};
 use crate::agent::{AnswerTarget, Draft, QuotaReset, Reading, ScreenView};
 
 impl Rules {
@@ -24,7 +24,7 @@ impl Rules {
     fn read_by(&self, picture: ScreenView<'_>, counts: impl Fn(&Rule) -> bool) -> Vec<Reading> {
         let mut readings = Vec::new();
         let shown = ShownRows::new(picture);
-        let decides = |rule: &&Rule| !matches!(rule.says, Says::Usage { .. });
+        let decides = |rule: &&Rule| !matches!(rule.says, RuleMeaning::Usage { .. });
         if let Some(rule) = self
             .rules
             .iter()
@@ -63,7 +63,7 @@ impl Rules {
     }
 }
 
-impl Says {
+impl RuleMeaning {
     /// Whether the agent waits for something other than a message.
     fn blocks_input(&self) -> bool {
         match self {
@@ -207,7 +207,7 @@ impl Rule {
     fn add_readings(&self, picture: ScreenView<'_>, readings: &mut Vec<Reading>) {
         let rows = self.region.rows(picture);
         match &self.says {
-            Says::Activity {
+            RuleMeaning::Activity {
                 activity,
                 detail,
                 resets_in,
@@ -221,14 +221,14 @@ impl Rule {
                     });
                 }
             }
-            Says::Question(asked) => {
+            RuleMeaning::Question(asked) => {
                 readings.push(Reading::does(Activity::WaitingInput, &self.name, None));
                 if let Some(question) = asked.question(rows, &self.name) {
                     readings.push(Reading::Wants(asked.wants(&question)));
                     readings.push(Reading::Asks(question));
                 }
             }
-            Says::Usage {
+            RuleMeaning::Usage {
                 input,
                 output,
                 cost,
@@ -237,7 +237,7 @@ impl Rule {
     }
 }
 
-impl Asked {
+impl QuestionPattern {
     fn question(&self, rows: &[String], name: &str) -> Option<Question> {
         let found = self.text.as_ref().and_then(|regex| last_run(regex, rows));
         let (text, below) = found.unwrap_or_else(|| (name.to_owned(), 0));

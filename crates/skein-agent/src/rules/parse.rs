@@ -6,7 +6,7 @@ use skein_domain::{Activity, OptionKind, Reason};
 use toml::{Table, Value};
 
 use super::reader::Reader;
-use super::{AnswerBy, Asked, InputBox, Region, Rule, Rules, Says};
+use super::{AnswerBy, InputBox, QuestionPattern, Region, Rule, RuleMeaning, Rules};
 use crate::agent::AnswerTarget;
 use crate::error::Error;
 use crate::settings::KeyNames;
@@ -63,8 +63,8 @@ fn rule(place: &str, table: Table) -> Result<Rule, Error> {
     let all = reader.patterns("all")?;
     let any = reader.patterns("any")?;
     let not = reader.patterns("not")?;
-    let says = says(&mut reader)?;
-    if all.is_empty() && any.is_empty() && !matches!(says, Says::Usage { .. }) {
+    let says = meaning(&mut reader)?;
+    if all.is_empty() && any.is_empty() && !matches!(says, RuleMeaning::Usage { .. }) {
         return Err(reader.bad("all", "a rule needs a pattern in `all` or `any`"));
     }
     reader.finish()?;
@@ -78,19 +78,19 @@ fn rule(place: &str, table: Table) -> Result<Rule, Error> {
     })
 }
 
-fn says(reader: &mut Reader) -> Result<Says, Error> {
+fn meaning(reader: &mut Reader) -> Result<RuleMeaning, Error> {
     let says = reader
         .text("says")?
         .ok_or_else(|| reader.bad("says", "a rule needs `says`"))?;
     match says.as_str() {
-        "question" => Ok(Says::Question(asked(reader)?)),
-        "usage" => Ok(Says::Usage {
+        "question" => Ok(RuleMeaning::Question(question_pattern(reader)?)),
+        "usage" => Ok(RuleMeaning::Usage {
             input: reader.regex("input")?,
             output: reader.regex("output")?,
             cost: reader.regex("cost")?,
         }),
         other => match Activity::parse(other) {
-            Some(activity) if activity != Activity::Unknown => Ok(Says::Activity {
+            Some(activity) if activity != Activity::Unknown => Ok(RuleMeaning::Activity {
                 activity,
                 detail: reader.regex("detail")?,
                 resets_in: reader.regex("resets_in")?,
@@ -103,7 +103,7 @@ fn says(reader: &mut Reader) -> Result<Says, Error> {
     }
 }
 
-fn asked(reader: &mut Reader) -> Result<Asked, Error> {
+fn question_pattern(reader: &mut Reader) -> Result<QuestionPattern, Error> {
     let wants = match reader.text("wants")?.as_deref() {
         None => None,
         Some("permission") => Some(AnswerTarget::Permission),
@@ -138,7 +138,7 @@ fn asked(reader: &mut Reader) -> Result<Asked, Error> {
     if !keys.is_empty() && keys.len() != options.len() {
         return Err(reader.bad("keys", "expected as many keys as options"));
     }
-    Ok(Asked {
+    Ok(QuestionPattern {
         wants,
         text,
         option,

@@ -148,7 +148,7 @@ impl Agent for StandIn {
     fn resume(&self, _: &LaunchRequest) -> Result<Start, Error> {
         Ok(Self::launch())
     }
-    fn speak(&self, _: &LaunchRequest, _: Via, _: bool) -> Result<ProtocolLaunch, Error> {
+    fn protocol_launch(&self, _: &LaunchRequest, _: Via, _: bool) -> Result<ProtocolLaunch, Error> {
         Ok(ProtocolLaunch {
             dialect: "acp",
             start: Self::launch(),
