@@ -133,7 +133,7 @@ impl Child {
     }
 
     /// Reads once from its standard error and keeps the end.
-    pub(crate) fn listen(&mut self) {
+    pub(crate) fn read_stderr(&mut self) {
         let Some(stderr) = &self.stderr else { return };
         let mut buffer = [0; 4096];
         match rustix::io::read(stderr, &mut buffer) {
@@ -160,7 +160,7 @@ impl Child {
         }
         for _ in 0..WORDS {
             let before = self.words.len();
-            self.listen();
+            self.read_stderr();
             if self.stderr.is_none() || self.words.len() == before {
                 break;
             }

@@ -160,7 +160,7 @@ impl Conversation {
                 Effect::Request(request) => self.commands.push(DriverCommand::Request(request)),
                 Effect::Ready => self.become_ready(now),
                 Effect::Native(id) => self.journal("native", json!({"id": id})),
-                Effect::Took => self.took(),
+                Effect::PromptTaken => self.prompt_taken(),
                 Effect::TurnEnded(outcome) => self.end_turn(outcome, now),
                 Effect::Ask(question) => self.ask(question, now),
                 Effect::Withdrawn(local_id) => {
@@ -236,7 +236,7 @@ impl Conversation {
         self.apply(effects, now);
     }
 
-    fn took(&mut self) {
+    fn prompt_taken(&mut self) {
         if let Some(turn) = self.turn.as_mut().filter(|turn| !turn.taken) {
             turn.taken = true;
             let text = std::mem::take(&mut turn.prompt);

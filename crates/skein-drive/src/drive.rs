@@ -27,7 +27,7 @@ use crate::protocol::opencode::OpenCode;
 use crate::protocol::{Protocol, Setting};
 use delayed_start::DelayedStart;
 use screen::Screen;
-use wait::{Signals, Woken};
+use wait::{Signals, Wakeup};
 
 /// How long after the end of its input a program is terminated, and how long after that begin it is killed.
 const TERMINATE: Duration = Duration::from_millis(1_500);
@@ -212,12 +212,12 @@ impl Driver {
     }
 
     /// Handles all that is ready. Returns how the program ended, if it did.
-    fn wake(&mut self, woken: &Woken, now: Instant) -> Option<WaitStatus> {
+    fn wake(&mut self, woken: &Wakeup, now: Instant) -> Option<WaitStatus> {
         if woken.stdin {
             self.child.write();
         }
         if woken.stderr {
-            self.child.listen();
+            self.child.read_stderr();
         }
         if woken.stdout {
             let lines = self.child.read();

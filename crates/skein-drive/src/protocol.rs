@@ -54,7 +54,7 @@ pub(crate) enum Effect {
     Ready,
     Native(String),
     /// A message showed that the program has the prompt that was submitted last.
-    Took,
+    PromptTaken,
     /// The turn is over.
     TurnEnded(TurnOutcome),
     Ask(Question),
@@ -180,9 +180,9 @@ pub(crate) fn plan(steps: &Value, key: &str) -> DisplayItem {
 }
 
 /// A message showed that the program has the prompt of the turn; reported once.
-pub(crate) fn took(taken: Option<&mut bool>) -> Vec<Effect> {
+pub(crate) fn prompt_taken(taken: Option<&mut bool>) -> Vec<Effect> {
     let is_new = taken.is_some_and(|taken| !std::mem::replace(taken, true));
-    is_new.then_some(Effect::Took).into_iter().collect()
+    is_new.then_some(Effect::PromptTaken).into_iter().collect()
 }
 
 /// Shows a note of the driver.

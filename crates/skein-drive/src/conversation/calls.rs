@@ -57,7 +57,7 @@ impl Conversation {
     /// The answer to the question with this id, which must be the one that is asked; else why not.
     fn answer_for(&self, id: &str, answer: &TurnAnswer) -> Result<Answer, String> {
         match self.questions.front().filter(|q| q.id() == id) {
-            Some(question) => meant(question, answer).ok_or_else(|| {
+            Some(question) => answer_from_call(question, answer).ok_or_else(|| {
                 format!("question {id} does not take this answer: it is none of its options")
             }),
             None => Err(match self.settled.get(id) {
@@ -68,7 +68,7 @@ impl Conversation {
     }
 }
 
-fn meant(question: &Question, answer: &TurnAnswer) -> Option<Answer> {
+fn answer_from_call(question: &Question, answer: &TurnAnswer) -> Option<Answer> {
     match answer {
         TurnAnswer::Choice(option) => {
             (*option < question.options.len()).then_some(Answer::Option(*option))

@@ -28,7 +28,7 @@ pub(super) struct Signals {
 
 /// What is ready.
 #[derive(Debug, Default)]
-pub(super) struct Woken {
+pub(super) struct Wakeup {
     pub(super) terminal: bool,
     pub(super) http: bool,
     pub(super) calls: bool,
@@ -65,7 +65,7 @@ pub(super) fn wait(
     calls: Option<&Calls>,
     terminal_is_gone: bool,
     deadline: Option<Instant>,
-) -> Woken {
+) -> Wakeup {
     let stdin = io::stdin();
     let mut sources: Vec<(Source, BorrowedFd<'_>, PollFlags)> = vec![
         (Source::Child, signals.child.as_fd(), PollFlags::IN),
@@ -96,7 +96,7 @@ pub(super) fn wait(
         .map(|(_, fd, flags)| PollFd::from_borrowed_fd(*fd, *flags))
         .collect();
     let left = deadline.map(|at| timespec(at.saturating_duration_since(Instant::now())));
-    let mut woken = Woken::default();
+    let mut woken = Wakeup::default();
     if poll(&mut fds, left.as_ref()).is_err() {
         // A signal came; the next wait finds its byte.
         return woken;

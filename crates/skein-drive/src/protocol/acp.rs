@@ -20,7 +20,7 @@ use update::{edits, read_update, shows_work, used};
 
 /// What a request was for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Asked {
+enum RequestKind {
     Initialize,
     Open,
     Mode,
@@ -31,7 +31,7 @@ enum Asked {
 #[derive(Debug)]
 pub(crate) struct Acp {
     setting: Setting,
-    requests: Requests<Asked>,
+    requests: Requests<RequestKind>,
     session: Option<String>,
     /// Whether the result of a prompt tells what all of its turn used.
     counts: bool,
@@ -96,7 +96,7 @@ impl Acp {
         if let Some(id) = id {
             params["sessionId"] = id.into();
         }
-        vec![self.requests.call(Asked::Open, method, params)]
+        vec![self.requests.call(RequestKind::Open, method, params)]
     }
 
     fn opened(&mut self, result: &Value) -> Vec<Effect> {
@@ -127,7 +127,10 @@ impl Acp {
         let is_offered = |mode: &&&str| offered.iter().any(|o| o["id"] == **mode);
         let mode = wanted.iter().find(is_offered)?;
         let params = json!({"sessionId": id, "modeId": mode});
-        Some(self.requests.call(Asked::Mode, "session/set_mode", params))
+        Some(
+            self.requests
+                .call(RequestKind::Mode, "session/set_mode", params),
+        )
     }
 
     fn set_model(&mut self, id: &str, opened: &Value) -> Option<Effect> {
@@ -143,7 +146,7 @@ impl Acp {
                 json!({"sessionId": id, "modelId": model}),
             ),
         };
-        Some(self.requests.call(Asked::Model, method, params))
+        Some(self.requests.call(RequestKind::Model, method, params))
     }
 
     fn prepared(&mut self) -> Vec<Effect> {
@@ -154,13 +157,13 @@ impl Acp {
         }
     }
 
-    fn result(&mut self, asked: Asked, result: &Value) -> Vec<Effect> {
-        match asked {
-            Asked::Initialize => self.initialized(result),
-            Asked::Open => self.opened(result),
-            Asked::Mode | Asked::Model => self.prepared(),
-            Asked::Prompt => {
-                let mut out = self.took();
+    fn result(&mut self, request: RequestKind, result: &Value) -> Vec<Effect> {
+        match request {
+            RequestKind::Initialize => self.initialized(result),
+            RequestKind::Open => self.opened(result),
+            RequestKind::Mode | RequestKind::Model => self.prepared(),
+            RequestKind::Prompt => {
+                let mut out = self.prompt_taken();
                 self.turn = None;
                 out.extend(used(result).filter(|_| self.counts).map(Effect::UsageDelta));
                 out.push(Effect::TurnEnded(match result["stopReason"].as_str() {
@@ -173,13 +176,13 @@ impl Acp {
         }
     }
 
-    fn error(&mut self, asked: Asked, error: &Value) -> Vec<Effect> {
+    fn error(&mut self, request: RequestKind, error: &Value) -> Vec<Effect> {
         let why = error_text(error);
-        match asked {
-            Asked::Initialize => stop(&format!("it does not begin: {why}")),
-            Asked::Open => stop(&format!("no conversation: {why}")),
-            Asked::Mode | Asked::Model => {
-                let what = if asked == Asked::Mode {
+        match request {
+            RequestKind::Initialize => stop(&format!("it does not begin: {why}")),
+            RequestKind::Open => stop(&format!("no conversation: {why}")),
+            RequestKind::Mode | RequestKind::Model => {
+                let what = if request == RequestKind::Mode {
                     "mode"
                 } else {
                     "model"
@@ -188,9 +191,9 @@ impl Acp {
                 out.extend(self.prepared());
                 out
             }
-            Asked::Prompt => {
+            RequestKind::Prompt => {
                 // That it answers at all shows that it has the prompt.
-                let mut out = self.took();
+                let mut out = self.prompt_taken();
                 self.turn = None;
                 out.extend(limit::of_error(error, &why));
                 out.push(Effect::TurnEnded(TurnOutcome::Failed(why)));
@@ -199,8 +202,8 @@ impl Acp {
         }
     }
 
-    fn took(&mut self) -> Vec<Effect> {
-        super::took(self.turn.as_mut().map(|turn| &mut turn.taken))
+    fn prompt_taken(&mut self) -> Vec<Effect> {
+        super::prompt_taken(self.turn.as_mut().map(|turn| &mut turn.taken))
     }
 
     fn request(&mut self, id: &Value, method: &str, params: &Value) -> Vec<Effect> {
@@ -221,7 +224,7 @@ impl Acp {
             refusal: reply(json!({"outcome": "cancelled"})),
             edits: edits(call),
         };
-        let mut out = self.took();
+        let mut out = self.prompt_taken();
         out.push(self.questions.ask(asked));
         out
     }
@@ -234,7 +237,10 @@ impl Protocol for Acp {
             "clientCapabilities": {"fs": {"readTextFile": false, "writeTextFile": false}, "terminal": false},
             "clientInfo": {"name": "skein", "title": "Skein", "version": env!("CARGO_PKG_VERSION")},
         });
-        vec![self.requests.call(Asked::Initialize, "initialize", params)]
+        vec![
+            self.requests
+                .call(RequestKind::Initialize, "initialize", params),
+        ]
     }
 
     fn on_message(&mut self, line: &str) -> Vec<Effect> {
@@ -244,14 +250,14 @@ impl Protocol for Acp {
                 let update = &params["update"];
                 let mut out = vec![];
                 if shows_work(update) {
-                    out.extend(self.took());
+                    out.extend(self.prompt_taken());
                 }
                 out.extend(read_update(update, self.turn.is_some()));
                 out
             }
             Incoming::Notice { .. } | Incoming::Nothing => vec![],
-            Incoming::Result(asked, result) => self.result(asked, &result),
-            Incoming::Error(asked, error) => self.error(asked, &error),
+            Incoming::Result(request, result) => self.result(request, &result),
+            Incoming::Error(request, error) => self.error(request, &error),
         }
     }
 
@@ -259,7 +265,10 @@ impl Protocol for Acp {
         self.turn = Some(Turn::default());
         let prompt = json!([{"type": "text", "text": text}]);
         let params = json!({"sessionId": self.session, "prompt": prompt});
-        vec![self.requests.call(Asked::Prompt, "session/prompt", params)]
+        vec![
+            self.requests
+                .call(RequestKind::Prompt, "session/prompt", params),
+        ]
     }
 
     fn answer(&mut self, local_id: QuestionId, answer: &Answer) -> Vec<Effect> {

@@ -61,8 +61,8 @@ impl Claude {
         Effect::Send(json!({"type": "control_request", "request_id": id, "request": request}))
     }
 
-    fn took(&mut self) -> Vec<Effect> {
-        super::took(self.turn.as_mut().map(|turn| &mut turn.taken))
+    fn prompt_taken(&mut self) -> Vec<Effect> {
+        super::prompt_taken(self.turn.as_mut().map(|turn| &mut turn.taken))
     }
 
     /// Every message has the conversation's id; a new one is reported.
@@ -77,7 +77,7 @@ impl Claude {
     }
 
     fn stream(&mut self, event: &Value) -> Vec<Effect> {
-        let mut out = self.took();
+        let mut out = self.prompt_taken();
         match event["type"].as_str() {
             Some("message_start") => {
                 self.streaming = event["message"]["id"].as_str().map(str::to_owned);
@@ -104,7 +104,7 @@ impl Claude {
     }
 
     fn assistant(&mut self, message: &Value) -> Vec<Effect> {
-        let mut out = self.took();
+        let mut out = self.prompt_taken();
         let inner = &message["message"];
         let streamed = inner["id"]
             .as_str()
@@ -132,7 +132,7 @@ impl Claude {
     fn user(&mut self, message: &Value) -> Vec<Effect> {
         // It repeats a prompt when it takes it.
         if message["isReplay"] == true {
-            return self.took();
+            return self.prompt_taken();
         }
         list(&message["message"]["content"])
             .filter(|block| block["type"] == "tool_result")
@@ -181,7 +181,7 @@ impl Claude {
         let mut out = vec![];
         // A turn that failed before anything showed that the prompt was taken does not show it either.
         if !turn.taken && outcome == TurnOutcome::Done {
-            out.push(Effect::Took);
+            out.push(Effect::PromptTaken);
         }
         if !used.is_nothing() {
             out.push(Effect::UsageDelta(used));
@@ -205,7 +205,7 @@ impl Claude {
         let name = request["tool_name"].as_str().unwrap_or("a tool");
         let input = request["input"].clone();
         let refusal = reply(&id, deny());
-        let mut out = self.took();
+        let mut out = self.prompt_taken();
         let fields = match name {
             ASK => fields(&input, "question", |_| true),
             _ => vec![],

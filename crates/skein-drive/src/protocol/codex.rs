@@ -18,7 +18,7 @@ use crate::args::{ConversationStart, Permission};
 
 /// What a request was for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Asked {
+enum RequestKind {
     Initialize,
     Open,
     Turn,
@@ -28,7 +28,7 @@ enum Asked {
 #[derive(Debug)]
 pub(crate) struct Codex {
     setting: Setting,
-    requests: Requests<Asked>,
+    requests: Requests<RequestKind>,
     thread: Option<String>,
     turn: Option<Turn>,
     questions: OpenQuestions<Value>,
@@ -85,14 +85,14 @@ impl Codex {
         }
         vec![
             self.requests.notify("initialized", json!({})),
-            self.requests.call(Asked::Open, method, params),
+            self.requests.call(RequestKind::Open, method, params),
         ]
     }
 
-    fn result(&mut self, asked: Asked, result: &Value) -> Vec<Effect> {
-        match asked {
-            Asked::Initialize => self.open_thread(),
-            Asked::Open => {
+    fn result(&mut self, request: RequestKind, result: &Value) -> Vec<Effect> {
+        match request {
+            RequestKind::Initialize => self.open_thread(),
+            RequestKind::Open => {
                 let Some(id) = result["thread"]["id"].as_str() else {
                     return vec![Effect::Stop(
                         "the program opened a thread without a name".into(),
@@ -104,26 +104,26 @@ impl Codex {
                 out.push(Effect::Ready);
                 out
             }
-            Asked::Turn => {
+            RequestKind::Turn => {
                 let id = result["turn"]["id"].as_str().map(str::to_owned);
                 self.turn_named(id)
             }
-            Asked::Interrupt => vec![],
+            RequestKind::Interrupt => vec![],
         }
     }
 
-    fn error(&mut self, asked: Asked, error: &Value) -> Vec<Effect> {
+    fn error(&mut self, request: RequestKind, error: &Value) -> Vec<Effect> {
         let why = error_text(error);
-        match asked {
-            Asked::Initialize | Asked::Open => {
+        match request {
+            RequestKind::Initialize | RequestKind::Open => {
                 vec![Effect::Stop(format!("no conversation: {why}"))]
             }
             // It was refused, not taken.
-            Asked::Turn => {
+            RequestKind::Turn => {
                 self.turn = None;
                 vec![Effect::TurnEnded(TurnOutcome::Failed(why))]
             }
-            Asked::Interrupt => vec![],
+            RequestKind::Interrupt => vec![],
         }
     }
 
@@ -144,7 +144,7 @@ impl Codex {
         let params = json!({"threadId": self.thread, "turnId": turn});
         vec![
             self.requests
-                .call(Asked::Interrupt, "turn/interrupt", params),
+                .call(RequestKind::Interrupt, "turn/interrupt", params),
         ]
     }
 
@@ -186,7 +186,7 @@ impl Codex {
         let Some(running) = &mut self.turn else {
             return vec![];
         };
-        let mut out = super::took(Some(&mut running.taken));
+        let mut out = super::prompt_taken(Some(&mut running.taken));
         out.extend(self.turn_named(turn["id"].as_str().map(str::to_owned)));
         out
     }
@@ -238,15 +238,18 @@ impl Protocol for Codex {
         let client =
             json!({"name": "skein", "title": "Skein", "version": env!("CARGO_PKG_VERSION")});
         let params = json!({"clientInfo": client, "capabilities": {"experimentalApi": true}});
-        vec![self.requests.call(Asked::Initialize, "initialize", params)]
+        vec![
+            self.requests
+                .call(RequestKind::Initialize, "initialize", params),
+        ]
     }
 
     fn on_message(&mut self, line: &str) -> Vec<Effect> {
         match self.requests.read(line) {
             Incoming::Request { id, method, params } => self.request(&id, &method, &params),
             Incoming::Notice { method, params } => self.notice(&method, &params),
-            Incoming::Result(asked, result) => self.result(asked, &result),
-            Incoming::Error(asked, error) => self.error(asked, &error),
+            Incoming::Result(request, result) => self.result(request, &result),
+            Incoming::Error(request, error) => self.error(request, &error),
             Incoming::Nothing => vec![],
         }
     }
@@ -255,7 +258,7 @@ impl Protocol for Codex {
         self.turn = Some(Turn::default());
         let input = json!([{"type": "text", "text": text}]);
         let params = json!({"threadId": self.thread, "input": input});
-        vec![self.requests.call(Asked::Turn, "turn/start", params)]
+        vec![self.requests.call(RequestKind::Turn, "turn/start", params)]
     }
 
     fn answer(&mut self, local_id: QuestionId, answer: &Answer) -> Vec<Effect> {

@@ -148,7 +148,7 @@ impl OpenCode {
         let id = info["id"].as_str().filter(|_| info["role"] == "user");
         let is_new = id.is_some_and(|id| self.prompts.insert(id.to_owned()));
         let turn = self.turn.as_mut().filter(|_| is_new);
-        super::took(turn.map(|turn| &mut turn.taken))
+        super::prompt_taken(turn.map(|turn| &mut turn.taken))
     }
 
     /// After an interrupt it says twice that it is idle, the second time when the next prompt is on its way

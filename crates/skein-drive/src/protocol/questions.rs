@@ -62,11 +62,11 @@ pub(super) struct OpenQuestions<T> {
 struct Open<T> {
     request: String,
     refusal: Effect,
-    takes: Takes<T>,
+    shape: AnswerShape<T>,
 }
 
 #[derive(Debug)]
-enum Takes<T> {
+enum AnswerShape<T> {
     /// One of these replies.
     Option(Vec<Effect>),
     /// An answer to the first field that has none.
@@ -97,7 +97,7 @@ impl<T> OpenQuestions<T> {
         let open = Open {
             request: asked.request.clone(),
             refusal: asked.refusal,
-            takes: Takes::Option(replies),
+            shape: AnswerShape::Option(replies),
         };
         self.open.insert(local_id, open);
         Effect::Ask(Question {
@@ -135,7 +135,7 @@ impl<T> OpenQuestions<T> {
         let open = Open {
             request: request.clone(),
             refusal,
-            takes: Takes::Field {
+            shape: AnswerShape::Field {
                 form,
                 fields,
                 answers,
@@ -164,17 +164,17 @@ impl<T> OpenQuestions<T> {
         let Open {
             request,
             refusal,
-            takes,
+            shape,
         } = self.open.remove(&local_id)?;
-        match takes {
-            Takes::Option(replies) => {
+        match shape {
+            AnswerShape::Option(replies) => {
                 let chosen = match answer {
                     Answer::Option(index) => replies.into_iter().nth(*index),
                     Answer::Text(_) | Answer::Dismissed => None,
                 };
                 Some(chosen.unwrap_or(refusal))
             }
-            Takes::Field {
+            AnswerShape::Field {
                 form,
                 fields,
                 mut answers,
