@@ -96,7 +96,7 @@ impl ActivityEvidence {
 
     /// What the record says of an agent that was running before this daemon was. One that only reports
     /// changes, and has none to report while it waits, would stay unknown otherwise.
-    pub(crate) fn recall(&mut self, phase: &Phase, abilities: &Abilities) {
+    pub(crate) fn restore_from_record(&mut self, phase: &Phase, abilities: &Abilities) {
         self.sources.set(abilities);
         let reports = !self.sources.only_screens;
         if self.now.is_some() {
@@ -225,7 +225,7 @@ impl ActivityEvidence {
                     detail,
                 } => self.set(activity, from, &rule, detail),
                 Reading::PromptTaken { text } => {
-                    self.turn.took(text);
+                    self.turn.record_prompt_taken(text);
                     self.set(Activity::Active, from, "prompt taken", None);
                 }
                 Reading::TurnEnded => {
@@ -271,7 +271,7 @@ impl ActivityEvidence {
                 } => seen = Some((activity, rule, detail)),
                 Reading::Asks(asked) => question = Some(asked),
                 Reading::Wants(what) => wanted = Some(what),
-                Reading::PromptTaken { text } => self.turn.took(text),
+                Reading::PromptTaken { text } => self.turn.record_prompt_taken(text),
                 Reading::TurnEnded => {
                     self.turn.ended = true;
                     seen = Some((Activity::Ready, "turn ended".into(), None));

@@ -52,7 +52,7 @@ enum RunningTurn {
 }
 
 /// How the agent of a session is to be started now.
-pub(crate) struct Opening {
+pub(crate) struct AgentStart {
     pub(crate) start: Start,
     /// Why it does not continue its conversation, when it should.
     pub(crate) fresh: Option<Reason>,
@@ -280,7 +280,11 @@ impl AgentCommands {
     }
 
     /// The same answer each time it is asked, so that a repeated step does the same.
-    async fn opening(&self, session: &Session, resume: bool) -> Result<Opening, CommandError> {
+    async fn agent_start(
+        &self,
+        session: &Session,
+        resume: bool,
+    ) -> Result<AgentStart, CommandError> {
         let gear = gear_of(session)?.clone();
         let settings = self.settings(session).await?;
         let agent = agent_named(&settings, &session.agent, gear.launch.via)?;
@@ -300,7 +304,7 @@ impl AgentCommands {
         gear: &Gear,
         resume: bool,
     ) -> Result<CommandResult, CommandError> {
-        let opening = self.opening(session, resume).await?;
+        let agent_start = self.agent_start(session, resume).await?;
         if resume {
             self.end_earlier_runs(session, gear).await?;
             // Before there is a process that could say something.
@@ -314,11 +318,11 @@ impl AgentCommands {
         let mut env =
             fleet
                 .programs
-                .environment(&gear.launch, &settings, &*agent, &opening.start.env);
+                .environment(&gear.launch, &settings, &*agent, &agent_start.start.env);
         env.extend(fleet.programs.own_variables(&self.session_key, session));
         let private = fleet.programs.folders.private(&self.session_key);
         let log = fleet.programs.folders.log(&self.session_key, session.run);
-        let start = opening.start.clone();
+        let start = agent_start.start.clone();
         let folder = private.clone();
         let log_at = log.clone();
         run_blocking(move || -> std::io::Result<()> {
@@ -334,10 +338,10 @@ impl AgentCommands {
             tenant: self.session_key.tenant.to_string(),
             session: session.id.clone(),
             run: session.run,
-            argv: opening.start.argv.clone(),
+            argv: agent_start.start.argv.clone(),
             env,
             cwd: PathBuf::from(gear.workspace.path.as_str()),
-            stdin: opening.start.stdin.as_ref().map(|s| private.join(s)),
+            stdin: agent_start.start.stdin.as_ref().map(|s| private.join(s)),
             size: Size::default(),
             log,
         };
@@ -357,9 +361,9 @@ impl AgentCommands {
             o.has_signal = has_signal;
         });
         Ok(CommandResult::Launched {
-            native: opening.start.native,
-            fresh: opening.fresh,
-            prompt: opening.prompt,
+            native: agent_start.start.native,
+            fresh: agent_start.fresh,
+            prompt: agent_start.prompt,
         })
     }
 
@@ -641,12 +645,12 @@ fn open(
     agent: &dyn Agent,
     order: &LaunchRequest,
     resume: bool,
-) -> Result<Opening, skein_agent::error::Error> {
+) -> Result<AgentStart, skein_agent::error::Error> {
     if resume {
         let why = if agent.abilities().resume {
             match agent.resume(order) {
                 Ok(start) => {
-                    return Ok(Opening {
+                    return Ok(AgentStart {
                         start,
                         fresh: None,
                         prompt: None,
@@ -658,7 +662,7 @@ fn open(
             format!("{} cannot continue a conversation", agent.name())
         };
         let start = agent.start(order)?;
-        return Ok(Opening {
+        return Ok(AgentStart {
             prompt: start.prompt,
             start,
             fresh: Some(Reason::from_text(&format!(
@@ -667,7 +671,7 @@ fn open(
         });
     }
     let start = agent.start(order)?;
-    Ok(Opening {
+    Ok(AgentStart {
         prompt: start.prompt,
         start,
         fresh: None,

@@ -58,7 +58,10 @@ impl FleetRequests {
             let source = seen.activity.map(|activity| activity.what.source);
             source.is_some_and(|source| source.as_str() != "screen")
         };
-        if !session.phase.is_live() || session.gear.is_none() || by_other(self.seen(session)) {
+        if !session.phase.is_live()
+            || session.gear.is_none()
+            || by_other(self.observations(session))
+        {
             return None;
         }
         let explained = self.explain_screen(session.id.to_string());

@@ -53,7 +53,7 @@ pub struct TerminalAddress {
 
 /// Everything behind a session's status.
 #[derive(Clone, Debug)]
-pub struct Why {
+pub struct StatusExplanation {
     pub session: Session,
     pub derived: Derived,
     pub observed: Observations,
@@ -75,7 +75,7 @@ pub struct AgentView {
 
 impl FleetRequests {
     /// What was seen of a session's agent; nothing for sessions without one.
-    pub fn seen(&self, session: &Session) -> Observations {
+    pub fn observations(&self, session: &Session) -> Observations {
         match &session.gear {
             Some(_) => {
                 self.fleet
@@ -314,7 +314,7 @@ impl FleetRequests {
         Some(contents.dirty)
     }
 
-    pub async fn why(&self, reference: String) -> Result<Why, Error> {
+    pub async fn why(&self, reference: String) -> Result<StatusExplanation, Error> {
         let (session, saga, receipts_open) = self
             .ledger
             .look(move |r| {
@@ -327,9 +327,9 @@ impl FleetRequests {
                 Ok((session, saga, open))
             })
             .await?;
-        Ok(Why {
+        Ok(StatusExplanation {
             derived: self.derive(&session),
-            observed: self.seen(&session),
+            observed: self.observations(&session),
             session,
             receipts_open,
             saga,

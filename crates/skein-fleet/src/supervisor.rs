@@ -346,7 +346,7 @@ impl Supervisor {
                     true => &Phase::Spawning,
                     false => &session.phase,
                 };
-                evidence.recall(phase, program.abilities());
+                evidence.restore_from_record(phase, program.abilities());
                 if self.has_task {
                     evidence.launched(now);
                 }

@@ -141,7 +141,7 @@ impl FleetRequests {
                 .fleet
                 .windows
                 .command(self.ledger.tenant(), &session.id),
-            problem: self.seen(session).window_problem,
+            problem: self.observations(session).window_problem,
         })
     }
 }

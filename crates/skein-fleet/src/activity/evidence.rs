@@ -129,7 +129,7 @@ pub(crate) struct TurnEvidence {
 }
 
 impl TurnEvidence {
-    pub(super) fn took(&mut self, prompt: Option<String>) {
+    pub(super) fn record_prompt_taken(&mut self, prompt: Option<String>) {
         self.prompt_taken = true;
         self.prompt = prompt;
     }

@@ -106,7 +106,7 @@ fn l3_an_agent_that_tells_only_changes_is_what_the_record_says_until_it_speaks()
         (Phase::Spawning, None),
     ] {
         let mut seen = ActivityEvidence::default();
-        seen.recall(&phase, &abilities(true));
+        seen.restore_from_record(&phase, &abilities(true));
         assert_eq!(seen.activity(), expected, "{phase:?}");
         assert!(!seen.turn.worked, "{phase:?}: nothing was seen");
         seen.apply_screen(vec![], 0);
@@ -114,7 +114,7 @@ fn l3_an_agent_that_tells_only_changes_is_what_the_record_says_until_it_speaks()
     }
     let mut seen = ActivityEvidence::default();
     seen.apply_readings(vec![Reading::TurnEnded], EvidenceSource::Hook);
-    seen.recall(&Phase::Active, &abilities(true));
+    seen.restore_from_record(&Phase::Active, &abilities(true));
     assert_eq!(
         seen.activity(),
         Some(Activity::Ready),
@@ -125,9 +125,9 @@ fn l3_an_agent_that_tells_only_changes_is_what_the_record_says_until_it_speaks()
 #[test]
 fn l3_what_a_screen_would_show_is_not_recalled() {
     let mut seen = ActivityEvidence::default();
-    seen.recall(&Phase::Idle, &abilities(false));
+    seen.restore_from_record(&Phase::Idle, &abilities(false));
     assert_eq!((seen.activity(), seen.asks()), (None, None));
-    seen.recall(&Phase::AwaitingInput(question()), &abilities(false));
+    seen.restore_from_record(&Phase::AwaitingInput(question()), &abilities(false));
     assert_eq!(seen.asks(), Some(true));
     seen.apply_screen(vec![], 0);
     assert_eq!(seen.asks(), Some(false), "it shows no question");
@@ -140,7 +140,7 @@ fn l6_an_agent_that_was_started_again_is_not_ready_before_it_shows_it() {
         ..abilities(true)
     };
     let mut seen = ActivityEvidence::default();
-    seen.recall(&Phase::Idle, &both);
+    seen.restore_from_record(&Phase::Idle, &both);
     assert_eq!(seen.activity(), None);
     seen.apply_screen(screen(Activity::Ready), 0);
     assert_eq!(seen.activity(), Some(Activity::Ready));
@@ -158,7 +158,7 @@ fn a_question_is_given_a_moment_to_be_shown() {
         ..abilities(true)
     };
     let mut seen = ActivityEvidence::default();
-    seen.recall(&Phase::Active, &both);
+    seen.restore_from_record(&Phase::Active, &both);
     seen.apply_readings(vec![waits.clone()], EvidenceSource::File);
     seen.apply_screen(vec![], 100);
     assert!(seen.is_about_to_ask(100));
@@ -168,7 +168,7 @@ fn a_question_is_given_a_moment_to_be_shown() {
     seen.apply_screen(vec![Reading::Asks(question())], 200);
     assert!(!seen.is_about_to_ask(200), "it is shown");
     let mut blind = ActivityEvidence::default();
-    blind.recall(&Phase::Active, &abilities(true));
+    blind.restore_from_record(&Phase::Active, &abilities(true));
     blind.apply_readings(vec![waits], EvidenceSource::File);
     blind.apply_screen(vec![], 100);
     assert!(!blind.is_about_to_ask(100), "it will never be shown");
@@ -281,7 +281,7 @@ fn l6_an_agent_without_its_input_box_is_not_ready_when_its_limit_is_over() {
 fn l3_an_agent_with_its_task_in_its_arguments_is_not_ready_before_it_began() {
     let ready = || vec![Reading::TurnEnded];
     let mut seen = ActivityEvidence::default();
-    seen.recall(&Phase::Active, &abilities(true));
+    seen.restore_from_record(&Phase::Active, &abilities(true));
     seen.launched(0);
     seen.apply_readings(ready(), EvidenceSource::File);
     assert_eq!(seen.activity(), Some(Activity::Active));
@@ -293,7 +293,7 @@ fn l3_an_agent_with_its_task_in_its_arguments_is_not_ready_before_it_began() {
     assert_eq!(seen.activity(), Some(Activity::Ready));
 
     let mut lazy = ActivityEvidence::default();
-    lazy.recall(&Phase::Active, &abilities(true));
+    lazy.restore_from_record(&Phase::Active, &abilities(true));
     lazy.launched(0);
     lazy.apply_readings(ready(), EvidenceSource::File);
     lazy.launch_over(LAUNCH_MS - 1);
@@ -304,7 +304,7 @@ fn l3_an_agent_with_its_task_in_its_arguments_is_not_ready_before_it_began() {
 
     let draws = |abilities: &Abilities| {
         let mut drawn = ActivityEvidence::default();
-        drawn.recall(&Phase::Active, abilities);
+        drawn.restore_from_record(&Phase::Active, abilities);
         drawn.launched(0);
         drawn.apply_screen(screen(Activity::Active), 1);
         drawn.apply_readings(ready(), EvidenceSource::File);
@@ -338,7 +338,7 @@ fn l3_an_agent_with_its_task_in_its_arguments_is_not_ready_before_it_began() {
     assert_eq!(told.activity(), Some(Activity::Ready));
 
     let mut shown = ActivityEvidence::default();
-    shown.recall(&Phase::Active, &abilities(false));
+    shown.restore_from_record(&Phase::Active, &abilities(false));
     shown.launched(0);
     shown.apply_screen(screen(Activity::Ready), 1);
     assert_eq!(

@@ -242,7 +242,7 @@ async fn l6_an_answer_is_not_given_to_the_next_question_in_the_same_words() {
     // The supervisor is away while the answer is accepted, and finds the next question when it is back.
     *world.terminals.refusal.lock().unwrap() = Some(Refusal::Unreachable);
     world.terminal(&session, 1).await.cut_off();
-    while world.requests().seen(&session).doubt.is_none() {
+    while world.requests().observations(&session).doubt.is_none() {
         tokio::time::sleep(LOOK).await;
     }
     let late = answer(&world, &session, "Yes").await;

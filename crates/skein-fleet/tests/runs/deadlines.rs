@@ -40,7 +40,7 @@ pub(crate) async fn at_work(world: &World) -> Session {
     world.terminal(&session, 1).await;
     let requests = world.requests();
     let followed = |s: &Session| {
-        let runtime = requests.seen(s).runtime;
+        let runtime = requests.observations(s).runtime;
         runtime.is_some_and(|o| matches!(o.what, RuntimeState::Alive { .. }))
     };
     let free = |s: &Session| s.phase == Phase::Active && s.check_free().is_ok() && followed(s);
@@ -72,11 +72,11 @@ async fn l3_a_run_that_cannot_be_reached_is_tried_ever_more_rarely_and_stays() {
         Phase::Active,
         "not being able to look ends nothing"
     );
-    assert!(world.requests().seen(&session).doubt.is_some());
+    assert!(world.requests().observations(&session).doubt.is_some());
 
     *world.terminals.refusal.lock().unwrap() = None;
     tokio::time::sleep(Duration::from_secs(60)).await;
-    assert!(world.requests().seen(&session).doubt.is_none());
+    assert!(world.requests().observations(&session).doubt.is_none());
 }
 
 #[tokio::test(start_paused = true)]

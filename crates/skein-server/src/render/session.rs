@@ -37,7 +37,7 @@ fn cost(a: &budget::Account, spent: u64) -> wire::CostAccount {
 
 pub(crate) fn session(requests: &FleetRequests, s: &domain::Session) -> wire::Session {
     let derived = requests.derive(s);
-    let seen = requests.seen(s);
+    let seen = requests.observations(s);
     let outcome = match &s.phase {
         Phase::Ended { outcome, .. } => Some(*outcome),
         Phase::Archived { outcome } => *outcome,
