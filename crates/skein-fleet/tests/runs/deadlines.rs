@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde_json::json;
 use skein_domain::{
-    Delivery, DeliveryDoubt, LaunchSettings, Outcome, Phase, PromptVia, Receipt, RuntimeState,
-    Session, Timestamp, Via,
+    Delivery, DeliveryDoubt, LaunchSettings, Outcome, Phase, PromptVia, Receipt, Session,
+    Timestamp, Via,
 };
 use skein_runtime::runtime::TerminalInput;
 use tokio::time::Instant;
@@ -33,17 +33,13 @@ fn millis(from: Timestamp, to: Timestamp) -> i64 {
     (to.as_micros() - from.as_micros()) / 1_000
 }
 
-/// A session in a terminal that has its task and is at work, and whose supervisor follows its run: the saga may record
-/// that it is at work before the supervisor's first connection.
+/// A session in a terminal that has its task and is at work, and whose supervisor is connected to its run: the saga may
+/// record that it is at work before the supervisor's first connection.
 pub(crate) async fn at_work(world: &World) -> Session {
     let session = world.spawn(Via::Terminal, PromptVia::Argv).await;
     world.terminal(&session, 1).await;
-    let requests = world.requests();
-    let followed = |s: &Session| {
-        let runtime = requests.observations(s).runtime;
-        runtime.is_some_and(|o| matches!(o.what, RuntimeState::Alive { .. }))
-    };
-    let free = |s: &Session| s.phase == Phase::Active && s.check_free().is_ok() && followed(s);
+    let is_connected = || !world.terminals.connects.lock().unwrap().is_empty();
+    let free = |s: &Session| s.phase == Phase::Active && s.check_free().is_ok() && is_connected();
     world.until_paused(&session, free).await
 }
 
