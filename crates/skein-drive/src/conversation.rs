@@ -56,7 +56,7 @@ pub(crate) struct Conversation {
     draft: Draft,
     /// Prompts that wait for their turn.
     queue: VecDeque<Prompt>,
-    /// The ids of all calls so far; the driver commands on each once.
+    /// The ids of all calls so far; the driver acts on each once.
     calls: HashSet<String>,
     /// Why former questions take no answer, by id.
     settled: HashMap<String, &'static str>,

@@ -14,7 +14,7 @@
 //! |---|---|---|
 //! | `ready` | `{}` | it can take a first prompt |
 //! | `native` | `{"id"}` | the program's own name for the conversation |
-//! | `accepted` | `{"call"}` | the driver commands on the call from now on; on disk before it does |
+//! | `accepted` | `{"call"}` | the driver acts on the call from now on; on disk before it does |
 //! | `refused` | `{"call", "reason"}` | the driver does not act on the call |
 //! | `prompt` | `{"text", "call"}` | the program was seen to have taken the prompt; a turn begins |
 //! | `turn-end` | `{"reason", "call"}` | the turn is over, or was interrupted or failed for a reason |

@@ -1,5 +1,5 @@
 //! Delivery through the `Turns` port: messages, answers and interrupts are calls with ids in a file that the driver
-//! reads, and receipts record_delivery by the events that name those ids (L6).
+//! reads, and receipts advance by the events that name those ids (L6).
 //!
 //! `accepted → written` (the call is durable in the file) `→ submitted` (the driver recorded that it acts on it)
 //! `→ turn_started`. A call that the driver never accepted goes back to `accepted` when the run ends. Nothing here

@@ -22,9 +22,9 @@ const SWALLOWED_MS: u64 = 1_000;
 const UNSEEN_MS: u64 = 30_000;
 /// How long after Enter the end of a message may stay unseen at an agent that shows nothing.
 const BLIND_MS: u64 = 2_000;
-/// An agent that says nothing about itself is taken for ready when it was silent this long.
+/// An agent that reports nothing counts as ready after this long without output.
 const QUIET_MS: u64 = 700;
-/// Or when it has not said a word for this long.
+/// Or this long after its start when it has printed nothing.
 const MUTE_MS: u64 = 3_000;
 /// After a submit, a `ready` that is still on the screen is not believed for this long.
 pub(crate) const SETTLE_MS: u64 = 2_000;
@@ -33,7 +33,7 @@ const HOOK_MS: u64 = 2_000;
 /// How long after keys that the supervisor did not press more may be learnt of a message.
 const DISTURBED_MS: u64 = 5_000;
 
-/// Why a receipt is not further, and the note that people read.
+/// Why a receipt is stuck, with the note for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DoubtWithNote {
     pub(crate) doubt: DeliveryDoubt,
@@ -75,7 +75,7 @@ pub(crate) enum InputBox {
 /// Whose prompt it was that the agent took.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PromptOwner {
-    /// It begins like the message in hand.
+    /// It begins like the message that is being delivered.
     Ours,
     /// It is another one: what the agent was started with, or what a person typed.
     Other,

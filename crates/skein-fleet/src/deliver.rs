@@ -18,7 +18,7 @@ use crate::error::Error;
 use skein_ledger::ending::{end_session, kill_one};
 use skein_ledger::receipt::{close_written, delivered};
 
-/// Acts for one message without a look at the agent between them.
+/// Acts in a row without reading the screen again.
 const ACTS: usize = 8;
 
 impl Supervisor {
@@ -149,7 +149,7 @@ impl Supervisor {
         }
     }
 
-    /// Records how far a message came; a submitted one begins a turn.
+    /// Records the state of a delivery; a submitted message begins a turn.
     pub(super) async fn record_delivery(
         &mut self,
         session: Session,
@@ -306,7 +306,7 @@ fn outcome(exit: Exit) -> (Outcome, String) {
     }
 }
 
-/// Its own word says how it ended, unless the code of its exit says worse.
+/// How the session ends: as the agent reported, unless its exit code is a failure.
 fn ending(said: Option<&Finished>, exit: Exit) -> (Outcome, String) {
     let worse = matches!(exit, Exit::Code(code) if code != 0);
     let Some(said) = said.filter(|_| !worse) else {

@@ -16,16 +16,16 @@ use super::supervisor::{ObservedAgent, RunContext, Supervisor};
 use super::tail::{ImportCapacity, ReadingFilter, Tails};
 use crate::error::Error;
 
-/// Between two looks at files that cannot be watched, in milliseconds.
+/// Milliseconds between two reads of files that cannot be watched.
 const UNWATCHED: u64 = 2_000;
 
 /// What the agent writes to files, and how far that was read and recorded.
 #[derive(Debug, Default)]
 pub(super) struct AgentFiles {
     pub(super) tails: Tails,
-    /// The process and the conversation that the files were batch by.
+    /// The process and the conversation that the files were found by.
     found_by: Option<(Option<u32>, Option<NativeId>)>,
-    /// What the agent said, on its way to the transcript.
+    /// Messages on their way to the transcript.
     pub(super) import: Import,
     /// What this run has spent, as far as this process knows.
     pub(super) spent: Option<Spent>,
@@ -69,7 +69,7 @@ impl Supervisor {
         }
     }
 
-    /// Reads what the agent wrote to its files. Returns when to look again although no file changes.
+    /// Reads what the agent wrote to its files. Returns when to read again although no file changes.
     pub(super) async fn read_files(&mut self, session: &Session) -> Result<Option<u64>, Error> {
         let written_by = match self.turns {
             Some(_) => EvidenceSource::Protocol,
@@ -81,7 +81,7 @@ impl Supervisor {
             .await
     }
 
-    /// Has what the agent said appended to the transcript; see [`AgentFiles::import`].
+    /// Has the agent's messages appended to the transcript; see [`AgentFiles::import`].
     pub(super) async fn import(&mut self, patience: Duration) -> Option<u64> {
         self.files
             .import(&self.context, &self.agent, patience)
@@ -104,7 +104,7 @@ impl AgentFiles {
             .get_or_insert_with(|| recorded.unwrap_or_default().of(run))
     }
 
-    /// Reads what is new in all files of the run into the evidence. Returns when to look again although no file
+    /// Reads what is new in all files of the run into the evidence. Returns when to read again although no file
     /// changes.
     async fn read(
         &mut self,

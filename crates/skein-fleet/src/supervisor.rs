@@ -1,10 +1,10 @@
 //! One task per run: a loop over the run's port. It sleeps until the holder, a hook, a file or a message wakes it (L12),
 //! records what the agent does as turns, questions and the end of the run, and delivers messages.
 //!
-//! Its parts own their state: [`RunContext`] the run's record, [`Mailbox`] what the rest of the fleet asks,
+//! Its parts own their state: [`RunContext`] the run's record, [`Mailbox`] requests of the rest of the fleet,
 //! [`ObservedAgent`] what is known of the agent, [`TerminalPort`] or [`TurnsPort`] what was sent to it, [`AgentFiles`]
-//! what it wrote. The supervisor's own methods bring them together: `deliver`, `typing`, `calls`, `record`, `limit`
-//! and `listen` have one subject each.
+//! what was read of its files. The methods that combine them are in `deliver`, `typing`, `calls`, `record`, `limit` and
+//! `listen`, one subject each.
 
 mod agent;
 mod context;
@@ -36,15 +36,15 @@ use skein_ledger::LedgerRequests;
 const LINGER: Duration = Duration::from_secs(10);
 /// Pauses in milliseconds before a supervisor tries again to reach a run or a store.
 pub(super) const RETRY_PAUSES: [u64; 6] = [200, 1_000, 2_000, 5_000, 15_000, 60_000];
-/// How many connection attempts in a row must find the run missing before the session is `lost`.
+/// The session is `lost` when this many connection attempts in a row have failed and the last found the run missing.
 const MISSING_PROBES: u32 = 3;
 
-/// What a supervisor publishes to those who wait for it.
+/// What a supervisor publishes to its subscribers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SupervisorState {
     pub(crate) activity: Option<Activity>,
     pub(crate) exit: Option<Exit>,
-    /// Counts receipts that moved.
+    /// How many times receipts changed their state.
     pub(crate) moves: u64,
     /// The task has ended.
     pub(crate) gone: bool,
@@ -67,7 +67,7 @@ pub(crate) struct Supervisor {
     has_task: bool,
 }
 
-/// How often in a row the run or the store could not be reached.
+/// How many attempts in a row to reach the run or the store have failed.
 #[derive(Debug, Default)]
 struct Retries {
     failed: u32,
@@ -130,7 +130,7 @@ impl Supervisor {
         self.mailbox.publish(|state| state.gone = true);
     }
 
-    /// Stays after the end of the run until the transcript has all of its messages.
+    /// Imports the remaining messages into the transcript after the run has ended.
     async fn import_remaining(&mut self) {
         while !self.files.import.is_done() {
             let again = self.import(LAST_PATIENCE).await;
@@ -151,7 +151,7 @@ impl Supervisor {
         }
     }
 
-    /// Watches until the run is over; none when the supervisor is stopped before.
+    /// Follows the run until it ends. None when the supervisor is stopped before.
     async fn watch(&mut self) -> Option<Exit> {
         loop {
             if self.mailbox.stop.is_asked() {

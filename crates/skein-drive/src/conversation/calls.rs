@@ -1,5 +1,5 @@
 //! What calls mean: prompts wait for their turn, an answer goes to the question it names, an interrupt stops the turn.
-//! A call is accepted, durably, in the moment the driver commands on it, and refused when it cannot.
+//! A call is accepted, durably, in the moment the driver acts on it, and refused when it cannot.
 
 use std::time::Instant;
 
