@@ -60,7 +60,7 @@ use window::RunWindows;
 pub use error::Error;
 pub use gc::GcOptions;
 pub use parts::{Databases, FleetParts, Memory};
-pub use request::{AgentView, Hook, StatusExplanation, TerminalAddress};
+pub use request::{AgentView, Hook, TerminalAddress, Why};
 pub use settings::{MachineSettings, ProjectSettings, Settings, SettingsError};
 pub use skein_ledger::SessionKey;
 pub use window::Window;

@@ -53,7 +53,7 @@ pub struct TerminalAddress {
 
 /// Everything behind a session's status.
 #[derive(Clone, Debug)]
-pub struct StatusExplanation {
+pub struct Why {
     pub session: Session,
     pub derived: Derived,
     pub observed: Observations,
@@ -314,7 +314,7 @@ impl FleetRequests {
         Some(contents.dirty)
     }
 
-    pub async fn why(&self, reference: String) -> Result<StatusExplanation, Error> {
+    pub async fn why(&self, reference: String) -> Result<Why, Error> {
         let (session, saga, receipts_open) = self
             .ledger
             .look(move |r| {
@@ -327,7 +327,7 @@ impl FleetRequests {
                 Ok((session, saga, open))
             })
             .await?;
-        Ok(StatusExplanation {
+        Ok(Why {
             derived: self.derive(&session),
             observed: self.observations(&session),
             session,

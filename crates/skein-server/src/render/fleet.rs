@@ -6,7 +6,7 @@ use skein_domain::observed::Observations;
 use skein_fleet::FleetRequests;
 use skein_fleet::examine::is_tested;
 use skein_fleet::explain::{Draft, RuleTrial, ScreenExplained, UnmetCondition};
-use skein_fleet::{AgentView, StatusExplanation, TerminalAddress};
+use skein_fleet::{AgentView, TerminalAddress, Why};
 use skein_wire as wire;
 
 use super::{session, time};
@@ -47,7 +47,7 @@ pub(crate) fn terminal(t: &TerminalAddress) -> wire::Terminal {
 
 pub(crate) fn why(
     requests: &FleetRequests,
-    w: &StatusExplanation,
+    w: &Why,
     screen: Option<&ScreenExplained>,
 ) -> wire::Why {
     wire::Why {
