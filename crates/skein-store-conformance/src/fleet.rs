@@ -11,7 +11,9 @@ use crate::fixture::{
     World, at, geared, note, phase, project, receipt, saga, session, session_id, tenant, world,
     write,
 };
-use skein_store::backend::{Result, RowFilter};
+use crate::raw::{row, submit};
+use skein_store::access::SideRowFault;
+use skein_store::backend::{Result, RowFilter, Table};
 use skein_store::entity::Entity;
 use skein_store::error::Error;
 
@@ -217,6 +219,69 @@ pub fn sessions_with_a_process_are_listed(subject: &mut Subject) {
     subject.reopen();
     world.tenant = tenant(&subject.store, "default");
     assert_eq!(running(&world), [again]);
+}
+
+fn side_row_faults(world: &World) -> Vec<SideRowFault> {
+    world.tenant.read_blocking(|r| r.side_row_faults()).unwrap()
+}
+
+fn ended(n: u64) -> Session {
+    Session {
+        phase: phase(PhaseName::Ended),
+        ..session(n, None)
+    }
+}
+
+pub fn a_deleted_session_leaves_no_side_rows(subject: &mut Subject) {
+    let world = world(&subject.store);
+    for session in [geared(1), ended(2)] {
+        world.add(&session).unwrap();
+        assert_eq!(side_row_faults(&world), []);
+        world.delete(&session).unwrap();
+    }
+    assert_eq!(side_row_faults(&world), []);
+    let project = world.project.id;
+    let count = world.tenant.read_blocking(|r| r.count_ended_of(&project));
+    assert_eq!(count.unwrap(), 0);
+}
+
+pub fn missing_and_left_over_side_rows_are_found(subject: &mut Subject) {
+    let world = world(&subject.store);
+    for session in [geared(1), ended(2), geared(3), ended(4)] {
+        world.add(&session).unwrap();
+    }
+    assert_eq!(side_row_faults(&world), []);
+    submit(subject, |raw| {
+        for (table, missing, left_over) in [
+            (Table::Running, session_id(1), session_id(2)),
+            (Table::Ended, session_id(2), session_id(9)),
+        ] {
+            raw.delete(table, missing.as_str(), 1)?;
+            raw.insert(table, &row(left_over.as_str(), 1, "0"))?;
+        }
+        // A session that cannot be decoded may belong into any table.
+        for damaged in [session_id(3), session_id(4)] {
+            raw.replace(Table::Session, &row(damaged.as_str(), 2, "{"), 1)?;
+        }
+        Ok(())
+    })
+    .recv()
+    .unwrap()
+    .unwrap();
+    let mut found: Vec<String> = side_row_faults(&world)
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    found.sort();
+    assert_eq!(
+        found,
+        [
+            "session `api-1` is missing from the list of running sessions",
+            "session `api-2` is left over in the list of running sessions",
+            "session `api-2` is missing from the list of ended sessions",
+            "session `api-9` is left over in the list of ended sessions",
+        ]
+    );
 }
 
 fn in_step(saga: &Saga, step: SagaStep) -> Saga {

@@ -116,6 +116,8 @@ macro_rules! store_conformance {
             acknowledged_writes_survive_reopen,
             fleets_survive_reopen,
             sessions_with_a_process_are_listed,
+            a_deleted_session_leaves_no_side_rows,
+            missing_and_left_over_side_rows_are_found,
             a_closed_store_is_unavailable,
             a_dropped_caller_does_not_stop_its_write,
             snapshots_do_not_move,

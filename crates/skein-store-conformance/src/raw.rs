@@ -9,7 +9,7 @@ use skein_store::backend::{Insert, RawWrite, Result, Row, RowIndex, Swap, Table}
 use skein_store::error::Error;
 use skein_store::event::{ChainHead, Event};
 
-fn submit(
+pub(crate) fn submit(
     subject: &Subject,
     job: impl FnMut(&mut dyn RawWrite) -> Result<()> + Send + 'static,
 ) -> mpsc::Receiver<Result<()>> {
@@ -21,7 +21,7 @@ fn submit(
     receive
 }
 
-fn row(id: &str, version: u64, body: &str) -> Row {
+pub(crate) fn row(id: &str, version: u64, body: &str) -> Row {
     Row {
         id: id.into(),
         version,

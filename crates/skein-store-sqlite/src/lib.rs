@@ -24,8 +24,8 @@ mod writer;
 use std::path::{Path, PathBuf};
 
 use skein_domain::TenantId;
-use skein_store::Error;
 use skein_store::backend::{Backend, ReadJob, Result, WriteJob, WriteReply};
+use skein_store::{Error, Reader};
 
 pub use foreign::rows;
 pub use home_files::{HomeFile, recorded_home_file};
@@ -65,8 +65,17 @@ impl SqliteBackend {
     }
 }
 
-/// Describes every record of the ledger at `path` that cannot be decoded. Changes nothing; works beside a daemon.
-pub fn damaged_records(path: &Path) -> Result<Vec<String>> {
+/// What is wrong with the rows of a ledger whose file is intact, one line each.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RowFaults {
+    /// Records that cannot be decoded.
+    pub damaged: Vec<String>,
+    /// Rows of side tables that are missing or left over.
+    pub side_rows: Vec<String>,
+}
+
+/// Checks every record of the ledger at `path`. Changes nothing; works beside a daemon.
+pub fn row_faults(path: &Path) -> Result<RowFaults> {
     let failed = |e| failure::of(path, &e);
     let connection = open::look(path).map_err(failed)?;
     let snapshot = connection.unchecked_transaction().map_err(failed)?;
@@ -77,17 +86,22 @@ pub fn damaged_records(path: &Path) -> Result<Vec<String>> {
             names.collect::<rusqlite::Result<Vec<_>>>()
         })
         .map_err(failed)?;
-    let mut found = vec![];
+    let mut found = RowFaults::default();
     for name in tenants {
         let Ok(tenant) = name.parse::<TenantId>() else {
-            found.push(format!(
+            found.damaged.push(format!(
                 "the records of `{name}`, which is not a valid tenant name"
             ));
             continue;
         };
         let access = sql::Access::new(&snapshot, path, &tenant);
-        for record in skein_store::Reader::new(&access, &tenant).damaged()? {
-            found.push(format!("{} (tenant `{tenant}`)", Error::from(record)));
+        let reader = Reader::new(&access, &tenant);
+        for record in reader.damaged()? {
+            let line = format!("{} (tenant `{tenant}`)", Error::from(record));
+            found.damaged.push(line);
+        }
+        for fault in reader.side_row_faults()? {
+            found.side_rows.push(format!("{fault} (tenant `{tenant}`)"));
         }
     }
     Ok(found)

@@ -37,18 +37,15 @@ pub trait Entity: Serialize + DeserializeOwned {
     /// Checks a change between two versions; the error says which rule forbids it.
     fn check_change(before: &Self, after: &Self) -> Check;
 
-    /// The rows of other tables that change with the record, in the same transaction.
-    fn side_rows(before: Option<&Self>, after: &Self) -> Vec<SideRow> {
-        let _ = (before, after);
-        vec![]
-    }
-}
+    /// Tables that list some of these records.
+    const SIDE_TABLES: &[Table] = &[];
 
-/// A change of a row that depends on a record.
-#[derive(Debug)]
-pub enum SideRow {
-    Put(Table, Row),
-    Delete(Table, String),
+    /// The record's row in one of [`Entity::SIDE_TABLES`], if it belongs there. The writer inserts and deletes these
+    /// rows in the transaction that changes the record.
+    fn side_row(&self, table: Table) -> Option<Row> {
+        let _ = table;
+        None
+    }
 }
 
 fn unchanged<T: PartialEq>(what: &str, before: &T, after: &T) -> Check {
@@ -166,26 +163,22 @@ impl Entity for Session {
         }
     }
 
-    /// Lists ended sessions by their end, so that retention finds the oldest without reading archived ones; and those
-    /// with a process.
-    fn side_rows(before: Option<&Self>, after: &Self) -> Vec<SideRow> {
-        let is_ended = |s: &Self| s.phase.name() == PhaseName::Ended;
-        let is_running = |s: &Self| s.phase.is_live() && s.has_run();
-        let sides: [(Table, &dyn Fn(&Self) -> bool); 2] =
-            [(Table::Ended, &is_ended), (Table::Running, &is_running)];
-        let changed = sides.into_iter().filter_map(|(table, is_in)| {
-            match (before.is_some_and(is_in), is_in(after)) {
-                (false, true) => Some(SideRow::Put(table, listed(after))),
-                (true, false) => Some(SideRow::Delete(table, after.id.to_string())),
-                (false, false) | (true, true) => None,
-            }
-        });
-        changed.collect()
+    /// Ended sessions by their end, so that retention finds the oldest without reading archived ones; and those with a
+    /// process.
+    const SIDE_TABLES: &[Table] = &[Table::Ended, Table::Running];
+
+    fn side_row(&self, table: Table) -> Option<Row> {
+        let is_in = match table {
+            Table::Ended => self.phase.name() == PhaseName::Ended,
+            Table::Running => self.phase.is_live() && self.has_run(),
+            _ => false,
+        };
+        is_in.then(|| side_row_of(self))
     }
 }
 
 /// The row of a session in a table that lists some sessions.
-fn listed(session: &Session) -> Row {
+fn side_row_of(session: &Session) -> Row {
     let touched_at = session.last_activity_at.as_micros();
     Row {
         id: session.id.to_string(),

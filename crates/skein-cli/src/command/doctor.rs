@@ -74,7 +74,7 @@ pub(crate) async fn run(context: &Context, _args: DoctorArgs) -> Result<(), User
     findings.push(check::settings(context));
     findings.extend(check::home(&context.home));
     findings.push(check::socket(&context.home));
-    findings.push(check::database(&context.home));
+    findings.extend(check::database(&context.home));
     findings.extend(check::transcripts(&context.home));
     findings.extend(check::home_files(&context.home));
     let daemon = check::daemon(context).await;

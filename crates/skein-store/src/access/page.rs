@@ -1,6 +1,8 @@
 //! Queries for lists, and their pages.
 
-use crate::backend::{Row, RowFilter, RowIndex, SortOrder};
+use std::fmt;
+
+use crate::backend::{Row, RowFilter, RowIndex, SortOrder, Table};
 use crate::entity::Entity;
 use crate::error::Error;
 use crate::event::Event;
@@ -52,6 +54,36 @@ impl From<DamagedRecord> for Error {
             id: record.id,
             reason: record.reason,
         }
+    }
+}
+
+/// A row of a side table that does not match the sessions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SideRowFault {
+    pub table: Table,
+    pub session: String,
+    pub kind: SideRowFaultKind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SideRowFaultKind {
+    /// The session belongs into the table but has no row there.
+    Missing,
+    /// The table has a row of a session that does not belong there, or does not exist.
+    LeftOver,
+}
+
+impl fmt::Display for SideRowFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (session, table) = (&self.session, self.table.as_str());
+        let how = match self.kind {
+            SideRowFaultKind::Missing => "missing from",
+            SideRowFaultKind::LeftOver => "left over in",
+        };
+        write!(
+            f,
+            "session `{session}` is {how} the list of {table} sessions"
+        )
     }
 }
 

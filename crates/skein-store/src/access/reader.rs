@@ -1,11 +1,16 @@
 //! Reads of one tenant, optionally limited to the scope of one run.
 
+use std::collections::BTreeSet;
+
 use skein_domain::{
     Invalid, NotFound, Project, ProjectId, Receipt, RunScope, Saga, Session, SessionId, Summary,
     TenantId, Thread, Timestamp, Token,
 };
 
-use super::page::{DamagedRecord, EventPage, PAGE_BYTES, RecordPage, RecordQuery, decode};
+use super::page::{
+    DamagedRecord, EventPage, PAGE_BYTES, RecordPage, RecordQuery, SideRowFault, SideRowFaultKind,
+    decode,
+};
 use crate::backend::{OrdinalRow, RawRead, Result, Row, RowFilter, Scan, SortOrder, Table};
 use crate::entity::Entity;
 use crate::error::Error;
@@ -244,6 +249,62 @@ impl<'a> Reader<'a> {
             found.extend(kind(self)?);
         }
         Ok(found)
+    }
+
+    /// Compares the side tables with the sessions. Leaves out sessions that cannot be decoded.
+    pub fn side_row_faults(&self) -> Result<Vec<SideRowFault>> {
+        let mut listed = vec![];
+        for &table in Session::SIDE_TABLES {
+            listed.push((table, self.ids_in(table)?));
+        }
+        let mut faults = vec![];
+        let mut fault = |table, session, kind| {
+            faults.push(SideRowFault {
+                table,
+                session,
+                kind,
+            });
+        };
+        let sessions = self.readable_where(&RowFilter::default(), |session: &Session| {
+            for (table, ids) in &mut listed {
+                let belongs = session.side_row(*table).is_some();
+                let id = session.id.as_str();
+                match (belongs, ids.remove(id)) {
+                    (true, false) => fault(*table, id.to_owned(), SideRowFaultKind::Missing),
+                    (false, true) => fault(*table, id.to_owned(), SideRowFaultKind::LeftOver),
+                    (true, true) | (false, false) => {}
+                }
+            }
+            false
+        })?;
+        for (table, mut ids) in listed {
+            for session in &sessions.damaged {
+                ids.remove(&session.id);
+            }
+            for id in ids {
+                fault(table, id, SideRowFaultKind::LeftOver);
+            }
+        }
+        Ok(faults)
+    }
+
+    fn ids_in(&self, table: Table) -> Result<BTreeSet<String>> {
+        let mut ids = BTreeSet::new();
+        let mut after = None;
+        loop {
+            let rows = self.raw.scan(&Scan {
+                table,
+                filter: RowFilter::default(),
+                order: SortOrder::OldestFirst,
+                after,
+                limit: CHUNK,
+            })?;
+            let Some(last) = rows.last() else {
+                return Ok(ids);
+            };
+            after = Some(last.ordinal);
+            ids.extend(rows.into_iter().map(|placed| placed.row.id));
+        }
     }
 
     pub fn count<E: Entity>(&self, filter: &RowFilter) -> Result<u64> {

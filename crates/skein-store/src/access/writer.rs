@@ -8,7 +8,7 @@ use skein_domain::{
 
 use super::reader::{EVENT_CHUNK, Reader};
 use crate::backend::{Insert, RawWrite, Result, Row, RowIndex, Scan, Swap, Table};
-use crate::entity::{Entity, SideRow};
+use crate::entity::Entity;
 use crate::error::Error;
 use crate::event::{ChainHead, Event};
 use crate::seal;
@@ -74,7 +74,7 @@ impl<'a> Writer<'a> {
     pub fn insert<E: Entity>(&mut self, entity: &E) -> Result<()> {
         self.changed = true;
         match self.raw.insert(E::TABLE, &row(entity)?)? {
-            Insert::Done => self.update_side_tables(E::side_rows(None, entity)),
+            Insert::Done => self.update_side_rows(None, entity),
             Insert::Exists => Err(Conflict::Exists {
                 what: E::WHAT,
                 id: entity.id().to_owned(),
@@ -99,23 +99,30 @@ impl<'a> Writer<'a> {
             ))
         })?;
         match self.raw.replace(E::TABLE, &row(entity)?, expected)? {
-            Swap::Done => self.update_side_tables(E::side_rows(Some(&before), entity)),
+            Swap::Done => self.update_side_rows(Some(&before), entity),
             Swap::Missing => Err(NotFound::new(E::WHAT, entity.id()).into()),
             Swap::Stale { actual } => Err(stale::<E>(entity.id(), expected, actual)),
         }
     }
 
-    fn update_side_tables(&mut self, changes: Vec<SideRow>) -> Result<()> {
-        changes.into_iter().try_for_each(|change| match change {
-            SideRow::Put(table, row) => self.put_row(table, &row),
-            SideRow::Delete(table, id) => self.delete_row(table, &id),
-        })
+    fn update_side_rows<E: Entity>(&mut self, before: Option<&E>, after: &E) -> Result<()> {
+        for &table in E::SIDE_TABLES {
+            let old = before.and_then(|before| before.side_row(table));
+            match (old, after.side_row(table)) {
+                (None, Some(row)) => self.put_row(table, &row)?,
+                (Some(row), None) => self.delete_row(table, &row.id)?,
+                (None, None) | (Some(_), Some(_)) => {}
+            }
+        }
+        Ok(())
     }
 
     pub fn delete<E: Entity>(&mut self, entity: &E) -> Result<()> {
         self.changed = true;
         match self.raw.delete(E::TABLE, entity.id(), entity.version())? {
-            Swap::Done => Ok(()),
+            Swap::Done => E::SIDE_TABLES
+                .iter()
+                .try_for_each(|&table| self.delete_row(table, entity.id())),
             Swap::Missing => Err(NotFound::new(E::WHAT, entity.id()).into()),
             Swap::Stale { actual } => Err(stale::<E>(entity.id(), entity.version(), actual)),
         }

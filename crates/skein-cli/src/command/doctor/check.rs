@@ -38,6 +38,9 @@ const TMUX: Check = Check("tmux");
 
 /// The fix for a home that cannot be used.
 const OWN_HOME: &str = "set SKEIN_HOME to a folder that you own";
+/// The fix for rows that cannot be decoded.
+const RESTORE_ROWS: &str =
+    "everything else works; to get these back, restore the file from a backup of the home";
 const OLDEST_TMUX: u32 = 3;
 const SCARCE: u64 = 1 << 30;
 const FULL: u64 = 100 << 20;
@@ -320,19 +323,30 @@ pub(super) fn socket(home: &Home) -> Finding {
     }
 }
 
-pub(super) fn database(home: &Home) -> Finding {
+pub(super) fn database(home: &Home) -> Vec<Finding> {
     let path = home.database();
     if !path.exists() {
-        return DATABASE.ok("there is none yet");
+        return vec![DATABASE.ok("there is none yet")];
     }
     let found = skein_store_sqlite::inspect(&path);
     let is_current = matches!(&found, Ok(found) if found.schema == SCHEMA);
     let finding = file(DATABASE, &path, found, OLDEST_SCHEMA..=SCHEMA);
     if finding.state != State::Ok || !is_current {
-        return finding;
+        return vec![finding];
     }
-    let damaged = skein_store_sqlite::damaged_records(&path);
-    undecodable(DATABASE, &path, damaged).unwrap_or(finding)
+    let faults = match skein_store_sqlite::row_faults(&path) {
+        Ok(faults) => faults,
+        Err(error) => return vec![DATABASE.problem(error.to_string(), RESTORE_ROWS)],
+    };
+    let problems = [
+        damaged_rows(DATABASE, &path, &faults.damaged),
+        side_rows(&path, &faults.side_rows),
+    ];
+    let problems: Vec<Finding> = problems.into_iter().flatten().collect();
+    if problems.is_empty() {
+        return vec![finding];
+    }
+    problems
 }
 
 /// The hot tier, if it is a file of the home.
@@ -348,8 +362,10 @@ pub(super) fn transcripts(home: &Home) -> Option<Finding> {
     if finding.state != State::Ok || !is_current {
         return Some(finding);
     }
-    let damaged = transcript::damaged_entries(&path);
-    Some(undecodable(HOT_TIER, &path, damaged).unwrap_or(finding))
+    Some(match transcript::damaged_entries(&path) {
+        Ok(damaged) => damaged_rows(HOT_TIER, &path, &damaged).unwrap_or(finding),
+        Err(error) => HOT_TIER.problem(error.to_string(), RESTORE_ROWS),
+    })
 }
 
 /// Whether the files that the ledger has recorded exist, and are the recorded ones.
@@ -393,32 +409,37 @@ fn identity_of(path: &Path) -> Result<Option<String>, String> {
 }
 
 /// A problem if some rows of an intact file cannot be decoded.
-fn undecodable(
-    check: Check,
-    path: &Path,
-    damaged: Result<Vec<String>, skein_store::Error>,
-) -> Option<Finding> {
+fn damaged_rows(check: Check, path: &Path, damaged: &[String]) -> Option<Finding> {
+    let message = named_rows("damaged row", path, damaged)?;
+    Some(check.problem(message, RESTORE_ROWS))
+}
+
+/// A problem if the lists of running and of ended sessions do not match the sessions.
+fn side_rows(path: &Path, faults: &[String]) -> Option<Finding> {
+    let message = named_rows("missing or left-over row", path, faults)?;
+    let fix = "the sessions themselves are intact, but a new daemon does not continue a session that is missing from \
+               the running ones: `skein kill` ends it, `skein restore` continues it; restoring the file from a \
+               backup of the home repairs the rest";
+    Some(DATABASE.problem(message, fix))
+}
+
+/// Counts the rows and describes the first ones.
+fn named_rows(what: &str, path: &Path, rows: &[String]) -> Option<String> {
     const NAMED: usize = 20;
-    let message = match damaged {
-        Ok(damaged) if damaged.is_empty() => return None,
-        Ok(damaged) => {
-            let more = match damaged.len().saturating_sub(NAMED) {
-                0 => String::new(),
-                more => format!("; and {more} more"),
-            };
-            let named: Vec<&str> = damaged.iter().take(NAMED).map(String::as_str).collect();
-            format!(
-                "{} in {}: {}{more}",
-                text::count(damaged.len(), "damaged row"),
-                path.display(),
-                named.join("; ")
-            )
-        }
-        Err(error) => error.to_string(),
+    if rows.is_empty() {
+        return None;
+    }
+    let more = match rows.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!("; and {more} more"),
     };
-    let fix =
-        "everything else works; to get these back, restore the file from a backup of the home";
-    Some(check.problem(message, fix))
+    let named: Vec<&str> = rows.iter().take(NAMED).map(String::as_str).collect();
+    Some(format!(
+        "{} in {}: {}{more}",
+        text::count(rows.len(), what),
+        path.display(),
+        named.join("; ")
+    ))
 }
 
 fn file(

@@ -5,7 +5,7 @@ use std::fs;
 use rusqlite::{Connection, OpenFlags, params};
 use serde_json::{Value, json};
 
-use crate::harness::Home;
+use crate::harness::{Fleet, Home};
 
 fn ledger(home: &Home) -> Connection {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE;
@@ -149,6 +149,50 @@ fn l13_a_damaged_record_of_any_kind_keeps_no_daemon_from_starting() {
         assert!(told.contains(kind), "{kind}: {told}");
     }
     home.assert_verified();
+}
+
+#[test]
+fn doctor_names_sessions_that_the_side_tables_miss_or_keep() {
+    let fleet = Fleet::new();
+    let running = fleet.spawn("say one", &[]);
+    let ended = fleet.spawn("say two", &[]);
+    for session in [&running, &ended] {
+        fleet.until_status(session, "idle");
+    }
+    fleet.json(&["kill", &ended]);
+    let side_rows = || {
+        let doctor = fleet.run(&["--json", "doctor"]).document();
+        let findings = doctor["findings"].as_array().unwrap().clone();
+        let messages = findings.iter().filter(|f| f["check"] == "database");
+        let messages: String = messages.map(|f| f["message"].to_string()).collect();
+        messages
+    };
+    assert!(side_rows().contains("no faults"), "{}", side_rows());
+    fleet.json(&["daemon", "stop"]);
+    let database = ledger(&fleet.home);
+    let removed = "DELETE FROM records WHERE kind IN ('running', 'ended')";
+    assert_eq!(database.execute(removed, []).unwrap(), 2);
+    let stale = "INSERT INTO records (tenant, kind, id, ordinal, version, live, touched_at, body)
+                 SELECT tenant, 'running', ?1, last_ordinal + 1, 1, 1, 0, '0' FROM heads";
+    assert_eq!(database.execute(stale, [&ended]).unwrap(), 1);
+    let heads = "UPDATE heads SET last_ordinal = last_ordinal + 1";
+    assert_eq!(database.execute(heads, []).unwrap(), 1);
+    drop(database);
+    let found = side_rows();
+    for line in [
+        format!("session `{running}` is missing from the list of running sessions"),
+        format!("session `{ended}` is missing from the list of ended sessions"),
+        format!("session `{ended}` is left over in the list of running sessions"),
+    ] {
+        assert!(found.contains(&line), "{line}: {found}");
+    }
+    // As the fix says: killing and restoring a session writes its rows again.
+    fleet.json(&["kill", &running]);
+    for session in [&running, &ended] {
+        fleet.json(&["restore", session]);
+        fleet.until_status(session, "idle");
+    }
+    assert!(side_rows().contains("no faults"), "{}", side_rows());
 }
 
 #[test]
