@@ -334,7 +334,7 @@ errors! {
 
         #[error("role `{role}` may not {op}")]
         Role { role: &'static str, op: &'static str }
-            => ["ask for a token with a wider role: `skein token new --role operate|admin`"],
+            => ["ask for a token with a wider role: `skein token new NAME --role operate|admin`"],
 
         #[error("the token may not {op}: it lacks the right `{right}`")]
         Right { right: &'static str, op: &'static str }
@@ -374,7 +374,7 @@ errors! {
 
         #[error("{why}")]
         Unauthorized { why: &'static str as _ }
-            => ["send `Authorization: Bearer TOKEN`; `skein token new` makes a token"],
+            => ["send `Authorization: Bearer TOKEN`; `skein token new NAME --role read|operate|admin` makes a token"],
 
         #[error("events up to {through} are sealed and dropped")]
         EventsDropped { through: u64 }
