@@ -224,7 +224,7 @@ impl Supervisor {
                     ..before.moved(Delivery::Written, writer.now())
                 };
                 writer.update(&after)?;
-                writer.tell(&delivered(&after).of(&session))?;
+                writer.append_event(&delivered(&after).of(&session))?;
                 Ok(())
             })
             .await?;
@@ -319,7 +319,7 @@ fn apply(
         after.note = Some(Reason::from_text(reason));
     }
     writer.update(&after)?;
-    writer.tell(&delivered(&after).of(session))?;
+    writer.append_event(&delivered(&after).of(session))?;
     match (&session.phase, after.purpose) {
         (Phase::Idle, Purpose::Task | Purpose::Message) if state == Delivery::Submitted => {
             *session = take_step(writer, session, Step::BeginTurn)?;
@@ -333,7 +333,7 @@ fn apply(
                 receipt: after.id.clone(),
                 text: Reason::from_text(after.text.as_str()),
             };
-            writer.tell(&answered.of(session))?;
+            writer.append_event(&answered.of(session))?;
         }
         _ => {}
     }

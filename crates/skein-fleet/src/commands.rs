@@ -207,7 +207,7 @@ impl AgentCommands {
 
     pub(crate) async fn session(&self) -> Result<Session, Error> {
         let id = self.session_key.session.clone();
-        Ok(self.requests.look(move |r| r.get(id.as_str())).await?)
+        Ok(self.requests.read(move |r| r.get(id.as_str())).await?)
     }
 
     async fn make_workspace(
@@ -270,7 +270,7 @@ impl AgentCommands {
 
     pub(crate) async fn project(&self, session: &Session) -> Result<Project, Error> {
         let id = session.project.clone();
-        Ok(self.requests.look(move |r| r.get(id.as_str())).await?)
+        Ok(self.requests.read(move |r| r.get(id.as_str())).await?)
     }
 
     async fn settings(&self, session: &Session) -> Result<ProjectSettings, Error> {

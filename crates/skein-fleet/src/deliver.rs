@@ -111,7 +111,7 @@ impl Supervisor {
         let receipt: Receipt = self
             .context
             .requests
-            .look(move |r| r.get(id.as_str()))
+            .read(move |r| r.get(id.as_str()))
             .await?;
         let is_begun = match self.agent.prompt_owner(&receipt) {
             Some(PromptOwner::Ours | PromptOwner::Unreported) => true,
@@ -187,7 +187,7 @@ impl Supervisor {
                     ..after.moved(state, writer.now())
                 };
                 writer.update(&after)?;
-                writer.tell(&delivered(&after).of(&session))?;
+                writer.append_event(&delivered(&after).of(&session))?;
                 let began = matches!(state, Delivery::Submitted | Delivery::TurnStarted);
                 match (&session.phase, after.purpose) {
                     (Phase::Idle, Purpose::Task | Purpose::Message) if began && !turned => {
@@ -201,7 +201,7 @@ impl Supervisor {
                             receipt: after.id.clone(),
                             text: Reason::from_text(after.text.as_str()),
                         };
-                        writer.tell(&answered.of(&session))?;
+                        writer.append_event(&answered.of(&session))?;
                     }
                     _ => {}
                 }
@@ -252,7 +252,7 @@ impl Supervisor {
                     let (outcome, why) = ending(said.as_ref(), exit);
                     end_session(writer, &after, outcome, Some(Reason::from_text(&why)))?;
                 } else {
-                    writer.tell(&SessionChange::Interrupted { run }.of(&after))?;
+                    writer.append_event(&SessionChange::Interrupted { run }.of(&after))?;
                 }
                 Ok(Some(true))
             })

@@ -147,7 +147,7 @@ impl CleanUp<'_> {
     }
 
     async fn records(&self) -> Result<Records, Error> {
-        let records = self.ledger.look(|r| {
+        let records = self.ledger.read(|r| {
             Ok(Records {
                 sessions: r.all(&RowFilter::default())?,
                 projects: r.all(&RowFilter::default())?,
@@ -210,7 +210,7 @@ impl CleanUp<'_> {
     async fn correct(&self, items: &mut [Item]) -> Result<(), Error> {
         for item in items.iter_mut().filter(|i| i.action == "remove") {
             let id = item.id.clone();
-            let session: Session = self.ledger.look(move |r| r.get(&id)).await?;
+            let session: Session = self.ledger.read(move |r| r.get(&id)).await?;
             let Some(gear) = session.gear.as_deref() else {
                 continue;
             };
@@ -266,7 +266,7 @@ impl CleanUp<'_> {
                 let wanted = ids.clone();
                 let look = self
                     .ledger
-                    .look(move |r| {
+                    .read(move |r| {
                         let head = r.head()?.seq;
                         let mut busy = false;
                         for id in &wanted {
@@ -391,7 +391,7 @@ impl CleanUp<'_> {
 
     async fn find(&self, session: &SessionId) -> Result<Option<Session>, Error> {
         let id = session.to_string();
-        Ok(self.ledger.look(move |r| r.find(&id)).await?)
+        Ok(self.ledger.read(move |r| r.find(&id)).await?)
     }
 
     /// Removes a folder that holds no work; says why not otherwise.

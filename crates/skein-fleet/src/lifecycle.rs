@@ -100,7 +100,7 @@ impl FleetRequests {
         let tree = order.tree;
         let found = self
             .ledger
-            .look(move |reader| {
+            .read(move |reader| {
                 let session: Session = reader.resolve(&reference)?;
                 let mut all = vec![];
                 if tree {

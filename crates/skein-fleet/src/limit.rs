@@ -58,7 +58,7 @@ impl RunContext {
             gear.limit = Some(limit.clone());
             let after = now.with_gear(gear, writer.now());
             writer.update(&after)?;
-            writer.tell(&SessionChange::Limited(limit.clone()).of(&after))?;
+            writer.append_event(&SessionChange::Limited(limit.clone()).of(&after))?;
             Ok(after)
         })
         .await
@@ -82,7 +82,7 @@ impl RunContext {
             gear.limit = None;
             let after = now.with_gear(gear, writer.now());
             writer.update(&after)?;
-            writer.tell(&SessionChange::LimitOver { resumed }.of(&after))?;
+            writer.append_event(&SessionChange::LimitOver { resumed }.of(&after))?;
             if resumed {
                 let text = Message::from(&Reason::from_text(GO_ON));
                 let message = new_receipt(writer, receipt.clone(), &after, Purpose::Message, text);

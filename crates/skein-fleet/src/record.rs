@@ -91,7 +91,7 @@ impl Supervisor {
                     now = now.with_gear(gear, writer.now());
                     writer.update(&now)?;
                     let native = native.clone();
-                    writer.tell(&SessionChange::Named { native }.of(&now))?;
+                    writer.append_event(&SessionChange::Named { native }.of(&now))?;
                 }
                 // A request or a saga moved the session meanwhile: the next look decides anew.
                 if now.phase != phase {
@@ -204,7 +204,7 @@ fn count(
     };
     writer.update(&after)?;
     carry_up(writer, before, &after)?;
-    writer.tell(&SessionChange::UsageRead { usage }.of(&after))?;
+    writer.append_event(&SessionChange::UsageRead { usage }.of(&after))?;
     Ok(after)
 }
 
@@ -229,7 +229,7 @@ pub(super) fn take_step(
     };
     let after = before.step(step, writer.now())?;
     writer.update(&after)?;
-    writer.tell(&change.of(&after))?;
+    writer.append_event(&change.of(&after))?;
     Ok(after)
 }
 
@@ -244,7 +244,7 @@ fn close_answers(writer: &mut Writer<'_>, session: &Session) -> StoreResult<()> 
                 ..receipt.moved(Delivery::Unknown, writer.now())
             };
             writer.update(&after)?;
-            writer.tell(&delivered(&after).of(session))?;
+            writer.append_event(&delivered(&after).of(session))?;
         }
     }
     Ok(())

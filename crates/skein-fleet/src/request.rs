@@ -177,7 +177,7 @@ impl FleetRequests {
                 gear.input += 1;
                 let after = before.with_gear(gear, writer.now());
                 writer.update(&after)?;
-                writer.tell(&SessionChange::Interrupted { run: after.run }.of(&after))?;
+                writer.append_event(&SessionChange::Interrupted { run: after.run }.of(&after))?;
                 Ok(RequestOutcome::Session(Box::new(after)))
             })
             .await?;
@@ -317,7 +317,7 @@ impl FleetRequests {
     pub async fn why(&self, reference: String) -> Result<Why, Error> {
         let (session, saga, receipts_open) = self
             .ledger
-            .look(move |r| {
+            .read(move |r| {
                 let session: Session = r.resolve(&reference)?;
                 let of_session = live_of(&session);
                 let of_agent = |saga: &Saga| saga.kind().is_of_agent();
@@ -361,7 +361,7 @@ impl FleetRequests {
         let project = match reference {
             Some(reference) => Some(
                 self.ledger
-                    .look(move |r| project::resolve(r, &reference))
+                    .read(move |r| project::resolve(r, &reference))
                     .await?,
             ),
             None => None,

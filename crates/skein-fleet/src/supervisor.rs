@@ -334,7 +334,7 @@ impl Supervisor {
         }
         let id = session.project.clone();
         let read = move |r: &Reader<'_>| r.get::<Project>(id.as_str());
-        let Ok(project) = self.context.requests.look(read).await else {
+        let Ok(project) = self.context.requests.read(read).await else {
             return;
         };
         let now = self.context.now();

@@ -189,7 +189,7 @@ impl RunContext {
                 ..before.moved(before.state, writer.now())
             };
             writer.update(&claimed)?;
-            writer.tell(&delivered(&claimed).of(&after))?;
+            writer.append_event(&delivered(&claimed).of(&after))?;
             Ok((after, claimed))
         })
         .await
@@ -209,7 +209,7 @@ impl RunContext {
                 ..before.moved(before.state, writer.now())
             };
             writer.update(&free)?;
-            writer.tell(&delivered(&free).of(&session))?;
+            writer.append_event(&delivered(&free).of(&session))?;
             Ok(session.clone())
         })
         .await
@@ -226,7 +226,7 @@ impl RunContext {
             let number = gear.input;
             let after = session.with_gear(gear, writer.now());
             writer.update(&after)?;
-            writer.tell(&change.clone().of(&after))?;
+            writer.append_event(&change.clone().of(&after))?;
             Ok(number)
         })
         .await

@@ -78,7 +78,7 @@ impl LedgerRequests {
             (reach, Some(reference)) => {
                 let scope = scope.clone();
                 let op = access.op;
-                self.look(move |reader| {
+                self.read(move |reader| {
                     let session: Session = reader.resolve(&reference)?;
                     let reached = match reach {
                         RunAccess::OwnSession => session.id == scope.session,

@@ -110,7 +110,7 @@ async fn record_attempt(store: &Store, clock: &dyn Clock, miss: &Miss) -> StoreR
             };
             store
                 .tenant(log)
-                .write(&Actor::System, clock.now(), move |w| w.tell(&fact))
+                .write(&Actor::System, clock.now(), move |w| w.append_event(&fact))
                 .await?;
         }
     }

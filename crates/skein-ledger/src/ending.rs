@@ -162,7 +162,7 @@ impl SessionRequests<'_> {
                     ..after
                 };
                 writer.update(&after)?;
-                writer.tell(&SessionChange::Restored { run: after.run }.of(&after))?;
+                writer.append_event(&SessionChange::Restored { run: after.run }.of(&after))?;
                 Ok(RequestOutcome::Session(Box::new(after)))
             })
             .await?;
@@ -341,7 +341,7 @@ pub fn end_session(
     let after = session.step(Step::End(outcome, reason.clone()), writer.now())?;
     let live_children = u64::from(live_children(writer, session)?);
     writer.update(&after)?;
-    writer.tell(
+    writer.append_event(
         &SessionChange::Ended {
             outcome,
             reason,
@@ -363,7 +363,7 @@ fn apply_end(writer: &mut Writer<'_>, before: &Session, after: &Session) -> Stor
     if parent.budget.is_limited() {
         let unspent = after.budget.unspent(&after.usage);
         let child = after.id.clone();
-        writer.tell(&SessionChange::BudgetReturned { child, unspent }.of(&parent))?;
+        writer.append_event(&SessionChange::BudgetReturned { child, unspent }.of(&parent))?;
     }
     if let Some((broadcast, report)) = finished_broadcast(writer, &parent, after)? {
         let parent: Session = writer.reader().get(parent.id.as_str())?;
@@ -371,7 +371,7 @@ fn apply_end(writer: &mut Writer<'_>, before: &Session, after: &Session) -> Stor
         let idle = parent.step(Step::MergeDone, writer.now())?;
         writer.update(&idle)?;
         let handoff = broadcast;
-        writer.tell(&SessionChange::BroadcastFinished { handoff, report }.of(&idle))?;
+        writer.append_event(&SessionChange::BroadcastFinished { handoff, report }.of(&idle))?;
     }
     Ok(())
 }
@@ -454,7 +454,7 @@ pub(crate) fn archive_session(
     let was_live = session.phase.is_live();
     let after = session.quiet_step(Step::Archive, writer.now())?;
     writer.update(&after)?;
-    writer.tell(&SessionChange::Archived { why }.of(&after))?;
+    writer.append_event(&SessionChange::Archived { why }.of(&after))?;
     if was_live {
         apply_end(writer, session, &after)?;
     }

@@ -29,7 +29,7 @@ impl EventRequests<'_> {
         limit: usize,
     ) -> Result<RecordPage<Event>, Error> {
         self.0
-            .look(move |reader| {
+            .read(move |reader| {
                 let session = match session {
                     Some(reference) => Some(reader.resolve::<Session>(&reference)?.id),
                     None => None,
@@ -48,7 +48,7 @@ impl EventRequests<'_> {
         let subscription = self.0.store.subscribe();
         let (session, head) = self
             .0
-            .look(move |reader| {
+            .read(move |reader| {
                 let session = match session {
                     Some(reference) => Some(reader.resolve::<Session>(&reference)?.id.to_string()),
                     None => None,
@@ -74,7 +74,7 @@ impl EventRequests<'_> {
             .acquire()
             .await
             .map_err(|_| Error::Stopped)?;
-        self.0.look(|reader| reader.verify()).await
+        self.0.read(|reader| reader.verify()).await
     }
 
     /// Seals all but the newest `keep` events; with `drop` removes the bodies of the sealed ones.
@@ -83,7 +83,7 @@ impl EventRequests<'_> {
         self.0.require(Role::Admin, op).await?;
         let through = self
             .0
-            .look(move |r| Ok(r.head()?.seq.saturating_sub(keep)))
+            .read(move |r| Ok(r.head()?.seq.saturating_sub(keep)))
             .await?;
         let mut sealed = 0;
         loop {

@@ -44,7 +44,7 @@ impl SessionRequests<'_> {
                     at: now,
                 });
                 writer.update(&after)?;
-                writer.tell(
+                writer.append_event(
                     &SessionChange::Merged {
                         child: child.id.clone(),
                     }
@@ -52,8 +52,9 @@ impl SessionRequests<'_> {
                 )?;
                 if let Some(handoff) = awaited {
                     let report = report(writer, &before, &handoff)?;
-                    writer
-                        .tell(&SessionChange::BroadcastFinished { handoff, report }.of(&after))?;
+                    writer.append_event(
+                        &SessionChange::BroadcastFinished { handoff, report }.of(&after),
+                    )?;
                 }
                 Ok(RequestOutcome::Session(Box::new(after)))
             })

@@ -153,7 +153,7 @@ impl ProjectRequests<'_> {
                     removed_at: None,
                 };
                 writer.insert(&project)?;
-                writer.tell(&Fact::ProjectAdded {
+                writer.append_event(&Fact::ProjectAdded {
                     project: project.id.clone(),
                     name: project.name.clone(),
                     path: project.path.clone(),
@@ -196,7 +196,7 @@ impl ProjectRequests<'_> {
                     return Ok(RequestOutcome::Project(before));
                 }
                 writer.update(&after)?;
-                writer.tell(&Fact::ProjectChanged {
+                writer.append_event(&Fact::ProjectChanged {
                     project: after.id.clone(),
                     limits: after.limits,
                     retention: after.retention,
@@ -230,7 +230,7 @@ impl ProjectRequests<'_> {
                 if let Some(path) = &after.path {
                     writer.release(&claim(("project-path", path)))?;
                 }
-                writer.tell(&Fact::ProjectRemoved {
+                writer.append_event(&Fact::ProjectRemoved {
                     project: after.id.clone(),
                 })?;
                 Ok(RequestOutcome::Project(after))
@@ -239,7 +239,7 @@ impl ProjectRequests<'_> {
     }
 
     pub async fn get(self, reference: String) -> Result<Project, Error> {
-        self.0.look(move |reader| resolve(reader, &reference)).await
+        self.0.read(move |reader| resolve(reader, &reference)).await
     }
 
     pub async fn list(
@@ -249,7 +249,7 @@ impl ProjectRequests<'_> {
     ) -> Result<RecordPage<Project>, Error> {
         let filter = live();
         self.0
-            .look(move |reader| {
+            .read(move |reader| {
                 reader.list(&RecordQuery {
                     filter,
                     order: SortOrder::OldestFirst,
@@ -280,7 +280,7 @@ impl ProjectRequests<'_> {
         // A managed workspace belongs to its session's project, whatever folder lies around it.
         let session = self.0.ledger.managed.session_around(self.0.tenant(), &path);
         self.0
-            .look(move |reader| {
+            .read(move |reader| {
                 if let Some(session) = &session
                     && let Some(session) = reader.find::<Session>(session)?
                 {

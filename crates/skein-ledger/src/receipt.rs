@@ -80,7 +80,7 @@ impl MessageRequests<'_> {
     }
 
     pub async fn receipt(self, id: String) -> Result<Receipt, Error> {
-        self.0.look(move |r| r.resolve(&id)).await
+        self.0.read(move |r| r.resolve(&id)).await
     }
 
     /// A session's messages, newest first.
@@ -91,7 +91,7 @@ impl MessageRequests<'_> {
         limit: usize,
     ) -> Result<RecordPage<Receipt>, Error> {
         self.0
-            .look(move |r| {
+            .read(move |r| {
                 let session: Session = r.resolve(&reference)?;
                 r.list(&newest_first(of_parent(&session.id), after, limit))
             })
@@ -177,7 +177,7 @@ pub fn insert_receipt(
         from: receipt.from.clone(),
         bytes: receipt.text.as_str().len() as u64,
     };
-    writer.tell(&change.of(session))
+    writer.append_event(&change.of(session))
 }
 
 /// Closes the messages that were written to a run that has ended, because there will be no more evidence of them. The
@@ -205,7 +205,7 @@ pub fn close_written(writer: &mut Writer<'_>, session: &Session) -> StoreResult<
             }
         };
         writer.update(&after)?;
-        writer.tell(&delivered(&after).of(session))?;
+        writer.append_event(&delivered(&after).of(session))?;
     }
     Ok(())
 }

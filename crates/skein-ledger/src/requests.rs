@@ -214,7 +214,7 @@ impl LedgerRequests {
     /// The answer given before under the caller's key, for work that is not one transaction.
     pub async fn earlier(&self) -> Result<Option<Answer>, Error> {
         match self.caller.idempotency.clone() {
-            Some(request) => self.look(move |r| earlier(r, Some(&request))).await,
+            Some(request) => self.read(move |r| earlier(r, Some(&request))).await,
             None => Ok(None),
         }
     }
@@ -236,7 +236,7 @@ impl LedgerRequests {
         self.ledger.points.reach(point);
     }
 
-    pub async fn look<T: Send + 'static>(
+    pub async fn read<T: Send + 'static>(
         &self,
         job: impl FnOnce(&Reader<'_>) -> StoreResult<T> + Send + 'static,
     ) -> Result<T, Error> {
@@ -277,7 +277,7 @@ impl LedgerRequests {
                     .map(FactScope::from),
                 None => None,
             };
-            writer.tell(&Fact::Refused {
+            writer.append_event(&Fact::Refused {
                 place,
                 op,
                 rule: refused.rule(),

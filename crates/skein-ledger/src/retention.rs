@@ -61,7 +61,7 @@ impl RetentionRequests<'_> {
     /// Archives some sessions; a bounded number, so that no session is read in vain.
     async fn archive_some(self) -> Result<Vec<SessionId>, Error> {
         let now = self.0.now();
-        let due = self.0.look(move |reader| due(reader, now)).await?;
+        let due = self.0.read(move |reader| due(reader, now)).await?;
         let mut archived = vec![];
         for due in due {
             let id = due.session.clone();

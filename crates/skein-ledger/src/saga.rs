@@ -290,7 +290,7 @@ impl<P: Performer> Interpreter<P> {
 
     async fn session(&self, saga: &Saga) -> Result<Session, Error> {
         let id = saga.session.clone();
-        self.requests.look(move |r| r.get(id.as_str())).await
+        self.requests.read(move |r| r.get(id.as_str())).await
     }
 
     /// Records what follows from `event`, if the saga is unchanged; otherwise returns the saga as it is now.
@@ -386,7 +386,7 @@ impl SagaRequests<'_> {
                 saga.reply = Some(reply);
             }
             writer.insert(&saga)?;
-            writer.tell(&fact)?;
+            writer.append_event(&fact)?;
             Ok(Ok(saga))
         });
         let saga = match journalled.await {

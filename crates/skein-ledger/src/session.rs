@@ -30,12 +30,12 @@ pub struct SessionFilter {
 
 impl SessionRequests<'_> {
     pub async fn get(self, reference: String) -> Result<Session, Error> {
-        self.0.look(move |reader| reader.resolve(&reference)).await
+        self.0.read(move |reader| reader.resolve(&reference)).await
     }
 
     pub async fn with_project(self, reference: String) -> Result<(Session, Project), Error> {
         self.0
-            .look(move |r| {
+            .read(move |r| {
                 let session: Session = r.resolve(&reference)?;
                 let project = r.get(session.project.as_str())?;
                 Ok((session, project))
@@ -53,7 +53,7 @@ impl SessionRequests<'_> {
         limit: usize,
     ) -> Result<RecordPage<Session>, Error> {
         self.0
-            .look(move |reader| {
+            .read(move |reader| {
                 let thread = match &asked.thread {
                     Some(reference) => Some(reader.resolve::<Thread>(reference)?),
                     None => None,
@@ -117,7 +117,7 @@ impl SessionRequests<'_> {
     pub async fn count_live(self) -> Result<u64, Error> {
         let filter = live();
         self.0
-            .look(move |reader| reader.count::<Session>(&filter))
+            .read(move |reader| reader.count::<Session>(&filter))
             .await
     }
 }

@@ -135,7 +135,7 @@ impl SessionRequests<'_> {
         let asked = spawn.equip.permission;
         let found = self
             .0
-            .look(move |reader| {
+            .read(move |reader| {
                 let parent: Session = reader.resolve(&parent)?;
                 let own: Session = reader.get(scope.session.as_str())?;
                 let caller = scope.session.clone();
@@ -193,21 +193,21 @@ impl SessionRequests<'_> {
         let transcripts = self.0.session_transcripts();
         let recording = transcripts.map(|all| all.creations.recording());
         let answer = self.0.change(OP, Role::Operate, move |writer| {
-            let place = find_place(writer, &spawn, &own_thread, must_own.as_ref())?;
-            let (parent, allowance) = match place.parent {
+            let target = find_target(writer, &spawn, &own_thread, must_own.as_ref())?;
+            let (parent, allowance) = match target.parent {
                 None => (None, check_root(spawn.allowance)?),
                 Some(parent) => {
                     let live = live_children(writer, &parent)?;
-                    capacity::check(&place.project.limits, &parent.id, parent.depth, live, 1)?;
+                    capacity::check(&target.project.limits, &parent.id, parent.depth, live, 1)?;
                     let (parent, allowance) = set_aside(writer, &parent, spawn.allowance)?;
                     (Some(parent), allowance)
                 }
             };
             let floor = prepared.as_ref().map_or(0, |p| p.floor);
             let new = NewSession {
-                id: writer.next_session_id_above(&place.project, floor)?,
-                project: place.project.id,
-                thread: place.thread.id,
+                id: writer.next_session_id_above(&target.project, floor)?,
+                project: target.project.id,
+                thread: target.thread.id,
                 depth: parent.as_ref().map_or(0, |p| p.depth + 1),
                 parent: parent.map(|p| p.id),
                 owner: owner.clone(),
@@ -252,7 +252,7 @@ impl SessionRequests<'_> {
             spawn.parent.clone(),
         );
         self.0
-            .look(move |reader| {
+            .read(move |reader| {
                 if let Some(parent) = parent {
                     let parent: Session = reader.resolve(&parent)?;
                     return reader.get(parent.project.as_str());
@@ -274,19 +274,19 @@ fn no_project() -> Invalid {
     Invalid::new("project", "", "name a project, a thread or a parent")
 }
 
-struct Place {
+struct SpawnTarget {
     project: Project,
     thread: Thread,
     parent: Option<Session>,
 }
 
 /// The project, thread and parent of a new session. Its thread is its parent's, the one named, or a new one.
-fn find_place(
+fn find_target(
     writer: &mut Writer<'_>,
     spawn: &Spawn,
     own_thread: &ThreadId,
     must_own: Option<&Actor>,
-) -> StoreResult<Place> {
+) -> StoreResult<SpawnTarget> {
     let parent: Option<Session> = match &spawn.parent {
         Some(reference) => Some(writer.reader().resolve(reference)?),
         None => None,
@@ -345,7 +345,7 @@ fn find_place(
             Title::of_task(&spawn.task),
         )?,
     };
-    Ok(Place {
+    Ok(SpawnTarget {
         project,
         thread,
         parent,
@@ -405,7 +405,7 @@ pub(crate) fn insert(
     allowance: Allowance,
 ) -> StoreResult<()> {
     writer.insert(session)?;
-    writer.tell(
+    writer.append_event(
         &SessionChange::Spawned {
             name: session.task.display_name(),
             owner: session.owner.clone(),

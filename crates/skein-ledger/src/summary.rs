@@ -63,7 +63,7 @@ impl SessionRequests<'_> {
                     ..session.next(writer.now())
                 };
                 writer.update(&after)?;
-                writer.tell(
+                writer.append_event(
                     &SessionChange::Summarized {
                         summary: id.clone(),
                         based_on,
@@ -77,7 +77,7 @@ impl SessionRequests<'_> {
 
     pub async fn summary(self, reference: String) -> Result<Summary, Error> {
         self.0
-            .look(move |reader| {
+            .read(move |reader| {
                 let session: Session = reader.resolve(&reference)?;
                 summary_of(reader, &session)
             })

@@ -81,7 +81,7 @@ pub(crate) fn open_thread(
         updated_at: now,
     };
     writer.insert(&thread)?;
-    writer.tell(&Fact::ThreadOpened {
+    writer.append_event(&Fact::ThreadOpened {
         project: thread.project.clone(),
         thread: thread.id.clone(),
         title: thread.title.clone(),
@@ -203,7 +203,7 @@ impl ThreadRequests<'_> {
                 // The claim holds the record itself, so that a repeated call gives the same answer.
                 let body = skein_store::Entity::encode(&thread)?;
                 let _ = writer.claim(&deletion(&thread.id), &body)?;
-                writer.tell(&Fact::ThreadDeleted {
+                writer.append_event(&Fact::ThreadDeleted {
                     project: thread.project.clone(),
                     thread: thread.id.clone(),
                 })?;
@@ -214,7 +214,7 @@ impl ThreadRequests<'_> {
 
     /// Finds a thread by id or unique beginning of its id.
     pub async fn get(self, reference: String) -> Result<Thread, Error> {
-        self.0.look(move |reader| reader.resolve(&reference)).await
+        self.0.read(move |reader| reader.resolve(&reference)).await
     }
 
     pub async fn list(
@@ -224,7 +224,7 @@ impl ThreadRequests<'_> {
         limit: usize,
     ) -> Result<RecordPage<Thread>, Error> {
         self.0
-            .look(move |reader| {
+            .read(move |reader| {
                 let project = match filter.project {
                     Some(reference) => Some(project::resolve(reader, &reference)?.id.to_string()),
                     None => None,
@@ -253,7 +253,7 @@ fn set_state(
         ..before
     };
     writer.update(&after)?;
-    writer.tell(fact)?;
+    writer.append_event(fact)?;
     Ok(RequestOutcome::Thread(after))
 }
 

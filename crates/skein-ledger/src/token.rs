@@ -65,7 +65,7 @@ impl TokenRequests<'_> {
                     revoked_at: None,
                 };
                 writer.insert(&token)?;
-                writer.tell(&Fact::TokenMade {
+                writer.append_event(&Fact::TokenMade {
                     token: token.id.clone(),
                     name: token.name.clone(),
                     role: token.role,
@@ -108,7 +108,7 @@ impl TokenRequests<'_> {
     pub async fn list(self, after: Option<u64>, limit: usize) -> Result<RecordPage<Token>, Error> {
         self.0.require(Role::Admin, "list tokens").await?;
         self.0
-            .look(move |reader| reader.list(&newest_first(RowFilter::default(), after, limit)))
+            .read(move |reader| reader.list(&newest_first(RowFilter::default(), after, limit)))
             .await
     }
 
@@ -126,7 +126,7 @@ impl TokenRequests<'_> {
                     ..before
                 };
                 writer.update(&after)?;
-                writer.tell(&Fact::TokenRevoked {
+                writer.append_event(&Fact::TokenRevoked {
                     token: after.id.clone(),
                 })?;
                 Ok(RequestOutcome::Token(after))

@@ -31,7 +31,7 @@ const MOST: usize = 5000;
 impl SessionRequests<'_> {
     pub async fn tree(self, reference: String) -> Result<Tree, Error> {
         self.0
-            .look(move |reader| {
+            .read(move |reader| {
                 let session: Session = reader.resolve(&reference)?;
                 let ancestors = ancestors(reader, &session)?;
                 let (below, truncated) = descendants(reader, &session)?;

@@ -120,7 +120,7 @@ impl TurnRequests<'_> {
                 };
                 writer.update(&after)?;
                 carry_up(writer, &before, &after)?;
-                writer.tell(&change.of(&after))?;
+                writer.append_event(&change.of(&after))?;
                 Ok(RequestOutcome::Session(Box::new(after)))
             })
             .await
@@ -158,7 +158,7 @@ impl TurnRequests<'_> {
                 receipt.attempts = 1;
                 writer.insert(&receipt)?;
                 writer.update(&after)?;
-                writer.tell(
+                writer.append_event(
                     &SessionChange::Answered {
                         receipt: receipt.id.clone(),
                         text,

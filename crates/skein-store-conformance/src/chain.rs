@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 use skein_domain::{Actor, Error as DomainError, NotFound, Refused};
 
 use crate::Subject;
-use crate::fixture::{World, at, note, race, session, session_id, told, world, write};
+use crate::fixture::{World, at, note, race, session, session_id, turn_began, world, write};
 use skein_store::error::Error;
 use skein_store::event::Event;
 
@@ -22,10 +22,10 @@ fn numbers(events: &[Event]) -> Vec<u64> {
     events.iter().map(|e| e.seq).collect()
 }
 
-/// Tells `count` more events in one transaction.
-fn tell(world: &World, count: u64) {
+/// Appends `count` more events in one transaction.
+fn append_events(world: &World, count: u64) {
     write(&world.tenant, move |writer| {
-        (0..count).try_for_each(|n| writer.tell(&note(n)))
+        (0..count).try_for_each(|n| writer.append_event(&note(n)))
     })
     .unwrap();
 }
@@ -42,8 +42,8 @@ pub fn l9_events_are_gapless_under_concurrency(subject: &mut Subject) {
     race(8, |racer| {
         for n in 0..25 {
             let result = write(&world.tenant, move |writer| {
-                writer.tell(&note(format!("{racer}.{n}")))?;
-                writer.tell(&note("and one more"))?;
+                writer.append_event(&note(format!("{racer}.{n}")))?;
+                writer.append_event(&note("and one more"))?;
                 if n % 5 == 4 {
                     Err(NotFound::new("thing", "x").into())
                 } else {
@@ -64,7 +64,7 @@ pub fn l9_sealing_keeps_the_chain_and_reads(subject: &mut Subject) {
     for n in 1..=9 {
         world.add(&session(n, None)).unwrap();
     }
-    tell(&world, 10);
+    append_events(&world, 10);
     let before = events(&world, 0, 100);
     assert_eq!(before.len(), 20);
     let of_third = |world: &World| {
@@ -125,13 +125,13 @@ pub fn l9_sealing_keeps_the_chain_and_reads(subject: &mut Subject) {
         (verdict.checked, verdict.dropped, verdict.broken),
         (12, 12, None)
     );
-    tell(&world, 1);
+    append_events(&world, 1);
     assert_eq!(numbers(&events(&world, 24, 9)), [25]);
 }
 
 pub fn l9_sealing_everything_ends(subject: &mut Subject) {
     let world = world(&subject.store);
-    tell(&world, 5_000);
+    append_events(&world, 5_000);
     assert_eq!(
         write(&world.tenant, |w| w.seal_events(u64::MAX)).unwrap(),
         5_001
@@ -149,7 +149,7 @@ pub fn l9_a_stalled_subscriber_changes_nothing(subject: &mut Subject) {
     let world = world(&subject.store);
     let mut stalled = world.tenant.subscribe();
     // Far more than the feed keeps in memory.
-    (0..4).for_each(|_| tell(&world, 1_000));
+    (0..4).for_each(|_| append_events(&world, 1_000));
     assert_eq!(world.tenant.read_blocking(|r| r.head()).unwrap().seq, 4_001);
     // When it wakes up at last, it misses nothing.
     assert!(run(stalled.beyond(1)));
@@ -165,7 +165,7 @@ pub fn l9_a_stalled_subscriber_changes_nothing(subject: &mut Subject) {
 
 pub fn l9_a_reader_resumes_from_its_cursor(subject: &mut Subject) {
     let world = world(&subject.store);
-    tell(&world, 10);
+    append_events(&world, 10);
     let all = events(&world, 0, 100);
     for cursor in 0..=12 {
         let fed = run(world.tenant.events_after(cursor, 4)).unwrap();
@@ -194,12 +194,15 @@ pub fn l9_subscribers_are_woken_and_told_of_the_end(subject: &mut Subject) {
         let mut waiting = pin!(subscription.beyond(1));
         let mut context = Context::from_waker(Waker::noop());
         assert_eq!(waiting.as_mut().poll(&mut context), Poll::Pending);
-        tell(&world, 1);
+        append_events(&world, 1);
         assert_eq!(waiting.as_mut().poll(&mut context), Poll::Ready(true));
     }
     // Another tenant's events wake no subscriber of this one.
     let other = subject.store.tenant("other".parse().unwrap());
-    write(&other, |w| (0..9).try_for_each(|n| w.tell(&note(n)))).unwrap();
+    write(&other, |w| {
+        (0..9).try_for_each(|n| w.append_event(&note(n)))
+    })
+    .unwrap();
     let mut waiting = pin!(subscription.beyond(2));
     let mut context = Context::from_waker(Waker::noop());
     assert_eq!(waiting.as_mut().poll(&mut context), Poll::Pending);
@@ -211,10 +214,11 @@ pub fn l9_subscribers_are_woken_and_told_of_the_end(subject: &mut Subject) {
 pub fn event_time_never_goes_back(subject: &mut Subject) {
     let world = world(&subject.store);
     for now in [2_000, 1_500, 2_500, -7] {
-        let tell = |w: &mut skein_store::Writer<'_>| w.tell(&told(&session(1, None)));
+        let append =
+            |w: &mut skein_store::Writer<'_>| w.append_event(&turn_began(&session(1, None)));
         world
             .tenant
-            .write_blocking(&Actor::System, at(now), tell)
+            .write_blocking(&Actor::System, at(now), append)
             .unwrap();
     }
     let times: Vec<i64> = events(&world, 1, 9)

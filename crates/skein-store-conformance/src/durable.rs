@@ -8,7 +8,7 @@ use skein_domain::{Actor, Conflict, Error as DomainError, Key, Kind, Project, Se
 use crate::Subject;
 use crate::fault::{Fault, FaultyBackend};
 use crate::fixture::{
-    at, handoff_id, note, project, race, session, session_id, tenant, told, world, write,
+    at, handoff_id, note, project, race, session, session_id, tenant, turn_began, world, write,
 };
 use skein_store::backend::RowFilter;
 use skein_store::error::Error;
@@ -84,7 +84,7 @@ pub fn a_dropped_caller_does_not_stop_its_write(subject: &mut Subject) {
                 started.send(()).unwrap();
                 gate.recv().unwrap();
                 writer.insert(&made)?;
-                writer.tell(&told(&made))
+                writer.append_event(&turn_began(&made))
             };
             // Polled once, which hands the job over, then dropped.
             let mut write = std::pin::pin!(tenant.write(&Actor::System, at(1), job));
@@ -96,7 +96,7 @@ pub fn a_dropped_caller_does_not_stop_its_write(subject: &mut Subject) {
         go.send(()).unwrap();
     });
     // Jobs are serial, so this one runs after it.
-    write(&world.tenant, |w| w.tell(&note("after"))).unwrap();
+    write(&world.tenant, |w| w.append_event(&note("after"))).unwrap();
     assert_eq!(world.find(1), Some(session(1, None)));
     assert_eq!(world.tenant.read_blocking(|r| r.head()).unwrap().seq, 3);
 }

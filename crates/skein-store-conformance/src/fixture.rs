@@ -214,7 +214,7 @@ pub(crate) fn note(message: impl ToString) -> Fact {
     }
 }
 
-pub(crate) fn told(session: &Session) -> Fact {
+pub(crate) fn turn_began(session: &Session) -> Fact {
     SessionChange::TurnBegan { run: session.run }.of(session)
 }
 
@@ -235,7 +235,7 @@ pub(crate) fn world(store: &Store) -> World {
     write(&tenant, move |writer| {
         writer.insert(&p)?;
         writer.insert(&t)?;
-        writer.tell(&note("a project and a thread"))
+        writer.append_event(&note("a project and a thread"))
     })
     .unwrap();
     World {
@@ -250,7 +250,7 @@ impl World {
         let session = session.clone();
         write(&self.tenant, move |writer| {
             writer.insert(&session)?;
-            writer.tell(&told(&session))
+            writer.append_event(&turn_began(&session))
         })
     }
 
@@ -258,7 +258,7 @@ impl World {
         let session = session.clone();
         write(&self.tenant, move |writer| {
             writer.update(&session)?;
-            writer.tell(&told(&session))
+            writer.append_event(&turn_began(&session))
         })
     }
 
@@ -266,7 +266,7 @@ impl World {
         let session = session.clone();
         write(&self.tenant, move |writer| {
             writer.delete(&session)?;
-            writer.tell(&told(&session))
+            writer.append_event(&turn_began(&session))
         })
     }
 

@@ -21,7 +21,7 @@ fn insert<E: Entity + Clone + Send + 'static>(world: &World, entity: &E) -> Resu
     let entity = entity.clone();
     write(&world.tenant, move |writer| {
         writer.insert(&entity)?;
-        writer.tell(&note("made"))
+        writer.append_event(&note("made"))
     })
 }
 
@@ -29,7 +29,7 @@ fn update<E: Entity + Clone + Send + 'static>(world: &World, entity: &E) -> Resu
     let entity = entity.clone();
     write(&world.tenant, move |writer| {
         writer.update(&entity)?;
-        writer.tell(&note("changed"))
+        writer.append_event(&note("changed"))
     })
 }
 
@@ -37,7 +37,7 @@ fn delete<E: Entity + Clone + Send + 'static>(world: &World, entity: &E) -> Resu
     let entity = entity.clone();
     write(&world.tenant, move |writer| {
         writer.delete(&entity)?;
-        writer.tell(&note("removed"))
+        writer.append_event(&note("removed"))
     })
 }
 

@@ -77,7 +77,7 @@ pub fn filtered_pages_are_full_and_complete(subject: &mut Subject) {
         for n in 1..=700 {
             writer.insert(&session(n, None))?;
         }
-        writer.tell(&note("many"))
+        writer.append_event(&note("many"))
     })
     .unwrap();
     let wanted = |s: &Session| s.created_at.as_micros() % 7 == 0;
@@ -109,7 +109,7 @@ pub fn filters_find_by_place_life_and_age(subject: &mut Subject) {
     let other = thread(2);
     write(&world.tenant, move |writer| {
         writer.insert(&other)?;
-        writer.tell(&note("another thread"))
+        writer.append_event(&note("another thread"))
     })
     .unwrap();
     for n in 1..=8 {

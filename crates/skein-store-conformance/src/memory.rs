@@ -114,11 +114,11 @@ impl Backend for MemoryBackend {
         if state.closed {
             return Err(closed());
         }
-        let told = state
+        let with_events = state
             .tenants
             .iter()
             .filter(|(_, tenant)| tenant.head.seq > 0);
-        let mut names: Vec<TenantId> = told.map(|(name, _)| name.clone()).collect();
+        let mut names: Vec<TenantId> = with_events.map(|(name, _)| name.clone()).collect();
         names.sort();
         Ok(names)
     }

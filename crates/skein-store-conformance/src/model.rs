@@ -7,7 +7,7 @@ use proptest::test_runner::{Config, TestRunner};
 use skein_domain::{Kind, NotFound, Outcome, Session, Step};
 
 use crate::Subject;
-use crate::fixture::{World, at, project, session, session_id, tenant, thread, told, write};
+use crate::fixture::{World, at, project, session, session_id, tenant, thread, turn_began, write};
 use skein_store::access::{RecordQuery, Writer};
 use skein_store::backend::{Result, RowFilter, SortOrder};
 
@@ -152,7 +152,7 @@ fn apply(writer: &mut Writer<'_>, op: Op) -> Result<()> {
             before
         }
     };
-    writer.tell(&told(&touched))
+    writer.append_event(&turn_began(&touched))
 }
 
 fn agree(world: &World, model: &Model) {

@@ -6,7 +6,7 @@ use skein_domain::{
 };
 
 use crate::Subject;
-use crate::fixture::{at, note, phase, race, session, session_id, told, world, write};
+use crate::fixture::{at, note, phase, race, session, session_id, turn_began, world, write};
 use skein_store::backend::RowFilter;
 use skein_store::error::Error;
 
@@ -132,7 +132,7 @@ pub fn l1_a_failed_job_leaves_nothing(subject: &mut Subject) {
             writer.insert(&made)?;
             let _ = writer.claim(&format!("claim:{n}"), made.id.as_str())?;
             writer.next_session_id(&project)?;
-            writer.tell(&told(&made))?;
+            writer.append_event(&turn_began(&made))?;
             if n.is_multiple_of(2) {
                 return Err(NotFound::new("thing", "x").into());
             }
@@ -172,7 +172,7 @@ pub fn l1_a_panicking_job_leaves_nothing(subject: &mut Subject) {
     let made = session(1, None);
     let result: Result<(), Error> = write(&world.tenant, move |writer| {
         writer.insert(&made)?;
-        writer.tell(&told(&made))?;
+        writer.append_event(&turn_began(&made))?;
         panic!("a job of the suite panics on purpose");
     });
     assert!(matches!(result, Err(Error::Bug(_))), "{result:?}");
@@ -188,7 +188,7 @@ pub fn l1_a_job_sees_its_own_writes(subject: &mut Subject) {
     write(&world.tenant, |writer| {
         writer.insert(&session(2, Some(1)))?;
         writer.delete(&session(1, None))?;
-        writer.tell(&note("both"))?;
+        writer.append_event(&note("both"))?;
         let reader = writer.reader();
         assert_eq!(reader.find::<Session>("api-1")?, None);
         assert_eq!(reader.get::<Session>("api-2")?, session(2, Some(1)));
@@ -274,7 +274,7 @@ pub fn l8_racers_for_the_last_slot_one_wins(subject: &mut Subject) {
                 .into());
             }
             writer.insert(&made)?;
-            writer.tell(&told(&made))
+            writer.append_event(&turn_began(&made))
         })
     });
     assert_eq!(

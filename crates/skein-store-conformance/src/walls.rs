@@ -3,7 +3,7 @@
 use skein_domain::{Key, Kind, Project, Session, Step, Thread};
 
 use crate::Subject;
-use crate::fixture::{at, note, project, session, tenant, thread, told, world, write};
+use crate::fixture::{at, note, project, session, tenant, thread, turn_began, world, write};
 use skein_store::access::RecordQuery;
 use skein_store::backend::RowFilter;
 use skein_store::reply::PriorRequest;
@@ -22,7 +22,7 @@ pub fn l7_tenants_do_not_see_each_other(subject: &mut Subject) {
     write(&here.tenant, move |writer| {
         writer.keep_reply(&kept, &[1; 32], "here".into())?;
         let _ = writer.claim("name:api", "here")?;
-        writer.tell(&note("here"))
+        writer.append_event(&note("here"))
     })
     .unwrap();
     let strange = Session {
@@ -41,7 +41,7 @@ pub fn l7_tenants_do_not_see_each_other(subject: &mut Subject) {
         })?;
         writer.insert(&made)?;
         assert_eq!(writer.claim("name:api", "there")?, Ok(()));
-        writer.tell(&told(&made))
+        writer.append_event(&turn_began(&made))
     })
     .unwrap();
 
@@ -117,19 +117,19 @@ pub fn l7_tenants_cannot_change_each_other(subject: &mut Subject) {
     let after = session(1, None).step(Step::BeginTurn, at(5)).unwrap();
     let update = write(&there, move |writer| {
         writer.update(&after)?;
-        writer.tell(&told(&after))
+        writer.append_event(&turn_began(&after))
     });
     assert_eq!(update.unwrap_err().kind(), Kind::NotFound);
     let delete = write(&there, |writer| {
         writer.delete(&session(2, None))?;
-        writer.tell(&note("gone"))
+        writer.append_event(&note("gone"))
     });
     assert_eq!(delete.unwrap_err().kind(), Kind::NotFound);
     write(&there, |writer| {
         writer.release("name:api")?;
         writer.seal_events(u64::MAX)?;
         writer.forget_replies(at(i64::MAX), 100)?;
-        writer.tell(&note("swept"))
+        writer.append_event(&note("swept"))
     })
     .unwrap();
     assert_eq!(

@@ -80,7 +80,7 @@ impl SqliteBackend {
 
 /// The recorded id of a file in the ledger at `path`. Changes nothing.
 pub fn recorded_home_file(path: &Path, file: HomeFile) -> Result<Option<String>> {
-    let found = open::look(path).and_then(|connection| {
+    let found = open::read_only(path).and_then(|connection| {
         match LEDGER.is_too_old(schema::version(&connection)?) {
             // Earlier schemas do not have the table.
             true => Ok(None),

@@ -77,7 +77,7 @@ pub struct RowFaults {
 /// Checks every record of the ledger at `path`. Changes nothing; works beside a daemon.
 pub fn row_faults(path: &Path) -> Result<RowFaults> {
     let failed = |e| failure::of(path, &e);
-    let connection = open::look(path).map_err(failed)?;
+    let connection = open::read_only(path).map_err(failed)?;
     let snapshot = connection.unchecked_transaction().map_err(failed)?;
     let tenants = snapshot
         .prepare("SELECT DISTINCT tenant FROM records ORDER BY tenant")

@@ -44,7 +44,7 @@ pub(crate) fn inspect_as(path: &Path, format: &Format) -> Result<Inspection> {
     let bytes = fs::metadata(path)
         .map_err(|e| failure::of_file(path, "read", &e))?
         .len();
-    if look_at_header(path, bytes, format)? == Contents::Nothing {
+    if check_header(path, bytes, format)? == Contents::Nothing {
         return Ok(Inspection {
             schema: 0,
             bytes,
@@ -52,7 +52,7 @@ pub(crate) fn inspect_as(path: &Path, format: &Format) -> Result<Inspection> {
         });
     }
     let read = |connection: &Connection| Ok((schema::version(connection)?, integrity(connection)?));
-    match look(path).and_then(|connection| read(&connection)) {
+    match read_only(path).and_then(|connection| read(&connection)) {
         Ok((schema, findings)) => Ok(Inspection {
             schema,
             bytes,
@@ -88,12 +88,12 @@ pub(crate) fn prepare(path: &Path, format: &Format) -> Result<()> {
         }
         Err(e) => return Err(failure::of_file(path, "read", &e)),
     };
-    match look_at_header(path, bytes, format)? {
+    match check_header(path, bytes, format)? {
         Contents::Nothing => fs::set_permissions(path, fs::Permissions::from_mode(0o600))
             .map_err(|e| failure::of_file(path, "set the permissions of", &e))?,
         // A crash interrupted the very first transaction; SQLite rolls it back once it may write.
         Contents::Unfinished => {}
-        Contents::Ours => look_inside(path, bytes, format)?,
+        Contents::Ours => check_contents(path, bytes, format)?,
     }
     let mut connection = connect(path)?;
     // Checked again, now that SQLite has rolled back an unfinished transaction.
@@ -179,7 +179,7 @@ enum Contents {
 }
 
 /// Reads the header without SQLite, which would create files beside a foreign file.
-fn look_at_header(path: &Path, bytes: u64, format: &Format) -> Result<Contents> {
+fn check_header(path: &Path, bytes: u64, format: &Format) -> Result<Contents> {
     if bytes == 0 {
         return match fs::metadata(beside(path, "-wal")) {
             Ok(log) if log.len() > 0 => Err(Error::Corrupt {
@@ -212,8 +212,8 @@ fn look_at_header(path: &Path, bytes: u64, format: &Format) -> Result<Contents> 
     })
 }
 
-fn look_inside(path: &Path, bytes: u64, format: &Format) -> Result<()> {
-    let seen = look(path).and_then(|connection| {
+fn check_contents(path: &Path, bytes: u64, format: &Format) -> Result<()> {
+    let seen = read_only(path).and_then(|connection| {
         let found = schema::version(&connection)?;
         let checked = found <= format.schema() && bytes < CHECKED_BYTES;
         let damage = if checked {
@@ -245,7 +245,7 @@ fn look_inside(path: &Path, bytes: u64, format: &Format) -> Result<()> {
 
 /// A read-only connection. Without a log the file is opened as immutable, so that SQLite creates no files beside
 /// it.
-pub(crate) fn look(path: &Path) -> rusqlite::Result<Connection> {
+pub(crate) fn read_only(path: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = if beside(path, "-wal").exists() {
         Connection::open_with_flags(path, flags)?

@@ -619,7 +619,7 @@ mod tests {
             let reply = Box::new(move |result: Result<()>| send.send(result.is_ok()).unwrap());
             writer.submit(Box::new(|_, _| Ok(())), reply);
         }
-        // The last one was told at once; the others are still waiting.
+        // The last one was answered at once; the others are still waiting.
         assert_eq!(receive.try_iter().collect::<Vec<_>>(), [false]);
         drop(gate);
         writer.close();
@@ -637,14 +637,14 @@ mod tests {
     }
 
     /// Which thread a job ran on.
-    fn telling(told: &mpsc::Sender<thread::ThreadId>) -> (Run, WriteReply) {
-        let (ran, told) = (Arc::new(Mutex::new(None)), told.clone());
+    fn reports_thread(sender: &mpsc::Sender<thread::ThreadId>) -> (Run, WriteReply) {
+        let (ran, sender) = (Arc::new(Mutex::new(None)), sender.clone());
         let noted = ran.clone();
         let run = Box::new(move |_: &Connection, _: &Path| {
             *noted.lock().unwrap() = Some(thread::current().id());
             Ok(())
         });
-        let reply = Box::new(move |_| told.send(ran.lock().unwrap().unwrap()).unwrap());
+        let reply = Box::new(move |_| sender.send(ran.lock().unwrap().unwrap()).unwrap());
         (run, reply)
     }
 
@@ -654,7 +654,7 @@ mod tests {
             let folder = tempfile::tempdir().unwrap();
             let writer = writer(&folder, pace);
             let (send, receive) = mpsc::channel();
-            let (run, reply) = telling(&send);
+            let (run, reply) = reports_thread(&send);
             writer.enqueue(run, reply).unwrap().run_here();
             let ran_here = receive.recv().unwrap() == thread::current().id();
             assert_eq!(ran_here, leads, "{pace:?}");
@@ -668,7 +668,7 @@ mod tests {
         let (send, receive) = mpsc::channel();
         let queued: Vec<_> = (0..3)
             .map(|_| {
-                let (run, reply) = telling(&send);
+                let (run, reply) = reports_thread(&send);
                 writer.enqueue(run, reply).unwrap()
             })
             .collect();
@@ -699,12 +699,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let writer = writer(&folder, QUICK / 4);
         let (send, receive) = mpsc::channel();
-        let (run, reply) = telling(&send);
+        let (run, reply) = reports_thread(&send);
         drop(writer.enqueue(run, reply));
         assert_ne!(receive.recv().unwrap(), thread::current().id());
         writer.close();
-        let (told, refused) = mpsc::channel();
-        let reply = Box::new(move |result: Result<()>| told.send(result.is_err()).unwrap());
+        let (sender, refused) = mpsc::channel();
+        let reply = Box::new(move |result: Result<()>| sender.send(result.is_err()).unwrap());
         assert!(writer.enqueue(Box::new(|_, _| Ok(())), reply).is_none());
         assert!(refused.recv().unwrap());
     }

@@ -161,8 +161,8 @@ impl<T: ?Sized> Faulty<T> {
 
 #[async_trait]
 impl Hot for Faulty<dyn Hot> {
-    async fn look(&self, tenant: &TenantId, id: &TranscriptId) -> Result<Option<HeadRow>> {
-        self.faults.read(self.inner.look(tenant, id)).await
+    async fn head(&self, tenant: &TenantId, id: &TranscriptId) -> Result<Option<HeadRow>> {
+        self.faults.read(self.inner.head(tenant, id)).await
     }
 
     async fn strands(

@@ -96,7 +96,7 @@ impl Pair {
     }
 
     pub(crate) fn is_hot(&self, name: &str) -> bool {
-        block_on(self.hot.tier.look(&tenant(), &id(name)))
+        block_on(self.hot.tier.head(&tenant(), &id(name)))
             .unwrap()
             .is_some()
     }

@@ -82,8 +82,8 @@ fn read(
     block_on(tier.tier.read(&tenant(), &id(name), range)).unwrap()
 }
 
-fn look(tier: &Tier, name: &str) -> Option<HeadRow> {
-    block_on(tier.tier.look(&tenant(), &id(name))).unwrap()
+fn stored_head(tier: &Tier, name: &str) -> Option<HeadRow> {
+    block_on(tier.tier.head(&tenant(), &id(name))).unwrap()
 }
 
 /// (strand, position) of each.
@@ -122,12 +122,12 @@ fn entries(positions: std::ops::Range<u64>) -> Vec<Entry> {
 
 pub fn a_transcript_exists_when_its_head_does(tier: &mut Tier) {
     stage(tier, "a", "token", 0..2);
-    assert_eq!(look(tier, "a"), None);
+    assert_eq!(stored_head(tier, "a"), None);
     assert_eq!(strands(tier, "a", 0, 9), None);
     assert_eq!(read(tier, "a", 0, 0, 9, 100), None);
     assert_eq!(find(tier, "a", &["m0"]), None);
     assert_eq!(commit(tier, "a", change(None, 0..0)), Commit::Done);
-    assert_eq!(look(tier, "a"), Some(head(1)));
+    assert_eq!(stored_head(tier, "a"), Some(head(1)));
     assert_eq!(strands(tier, "a", 0, 9), Some(vec![strand(0)]));
     assert_eq!(strands(tier, "a", 1, 9), Some(vec![]));
     // What was staged went with the new head.
@@ -150,7 +150,7 @@ pub fn l1_commits_compare_versions(tier: &mut Tier) {
         Commit::Stale { actual: Some(1) }
     );
     assert_eq!(commit(tier, "a", change(Some(1), 1..3)), Commit::Done);
-    assert_eq!(look(tier, "a"), Some(head(2)));
+    assert_eq!(stored_head(tier, "a"), Some(head(2)));
     assert_eq!(read(tier, "a", 0, 0, 9, 100), Some(entries(0..3)));
     // Versions may leap: a fork begins above its source.
     let leap = TranscriptBatch {
@@ -158,7 +158,7 @@ pub fn l1_commits_compare_versions(tier: &mut Tier) {
         ..change(Some(2), 3..3)
     };
     assert_eq!(commit(tier, "a", leap), Commit::Done);
-    assert_eq!(look(tier, "a"), Some(head(50)));
+    assert_eq!(stored_head(tier, "a"), Some(head(50)));
     // As far as another, and another one all the same.
     let mut other = change(Some(50), 3..4);
     other.expected = Some(HeadRow {
@@ -166,7 +166,7 @@ pub fn l1_commits_compare_versions(tier: &mut Tier) {
         ..head(50)
     });
     assert_eq!(commit(tier, "a", other), Commit::Stale { actual: Some(50) });
-    assert_eq!(look(tier, "a"), Some(head(50)));
+    assert_eq!(stored_head(tier, "a"), Some(head(50)));
 }
 
 pub fn l1_fifty_writers_with_one_version_one_wins(tier: &mut Tier) {
@@ -194,7 +194,7 @@ pub fn l1_fifty_writers_with_one_version_one_wins(tier: &mut Tier) {
 pub fn l7_tenants_do_not_see_each_other(tier: &mut Tier) {
     let other: TenantId = "other".parse().unwrap();
     commit(tier, "a", change(None, 0..2));
-    assert_eq!(block_on(tier.tier.look(&other, &id("a"))).unwrap(), None);
+    assert_eq!(block_on(tier.tier.head(&other, &id("a"))).unwrap(), None);
     assert!(
         block_on(tier.tier.list(&other, None, 9))
             .unwrap()
@@ -219,7 +219,7 @@ pub fn l10_acknowledged_commits_survive_reopen(tier: &mut Tier) {
     commit(tier, "a", change(Some(1), 3..5));
     stage(tier, "b", "token", 0..2);
     tier.reopen();
-    assert_eq!(look(tier, "a"), Some(head(2)));
+    assert_eq!(stored_head(tier, "a"), Some(head(2)));
     assert_eq!(strands(tier, "a", 0, 9), Some(vec![strand(0)]));
     assert_eq!(read(tier, "a", 0, 0, 9, 1_000), Some(entries(0..5)));
     assert_eq!(find(tier, "a", &["m4"]), Some(vec![vec![(0, 4)]]));
@@ -288,7 +288,7 @@ pub fn l10_an_id_that_was_written_before_keeps_the_change_out(tier: &mut Tier) {
     let mut batch = change(Some(1), 3..6);
     batch.entries.1[1].id = Some(mid("m1"));
     assert_eq!(commit(tier, "a", batch.clone()), Commit::Known);
-    assert_eq!(look(tier, "a"), Some(head(1)));
+    assert_eq!(stored_head(tier, "a"), Some(head(1)));
     assert_eq!(read(tier, "a", 0, 0, 9, 1_000), Some(entries(0..3)));
     assert_eq!(find(tier, "a", &["m3"]), Some(vec![vec![]]));
     // The tier compares the head before it looks for known ids.
@@ -329,9 +329,9 @@ pub fn staged_entries_are_unseen_until_adopted(tier: &mut Tier) {
     stage(tier, "a", "token", 0..2);
     stage(tier, "a", "other", 0..1);
     stage(tier, "a", "token", 2..5);
-    assert_eq!(look(tier, "a"), None);
+    assert_eq!(stored_head(tier, "a"), None);
     assert_eq!(commit(tier, "a", adopting("token", 5)), Commit::Done);
-    assert_eq!(look(tier, "a"), Some(head(7)));
+    assert_eq!(stored_head(tier, "a"), Some(head(7)));
     assert_eq!(read(tier, "a", 0, 0, 9, 1_000), Some(entries(0..5)));
     assert_eq!(
         find(tier, "a", &["m0", "m4"]),
@@ -349,7 +349,7 @@ pub fn a_stage_that_lacks_something_is_refused(tier: &mut Tier) {
     stage(tier, "a", "token", 0..2);
     for wrong in [adopting("token", 3), adopting("token", 1), adopting("x", 2)] {
         assert_eq!(commit(tier, "a", wrong), Commit::Unstaged);
-        assert_eq!(look(tier, "a"), None);
+        assert_eq!(stored_head(tier, "a"), None);
     }
     assert_eq!(commit(tier, "a", adopting("token", 2)), Commit::Done);
     let nothing = TranscriptBatch {
@@ -380,7 +380,7 @@ pub fn eviction_compares_versions_and_leaves_nothing(tier: &mut Tier) {
     assert_eq!(read(tier, "a", 0, 0, 9, 1_000), Some(entries(0..5)));
     assert_eq!(evict(tier, 1), Eviction::Done);
     assert_eq!(evict(tier, 1), Eviction::Done);
-    assert_eq!(look(tier, "a"), None);
+    assert_eq!(stored_head(tier, "a"), None);
     assert_eq!(commit(tier, "a", change(None, 0..1)), Commit::Done);
     assert_eq!(read(tier, "a", 0, 0, 9, 1_000), Some(entries(0..1)));
     assert_eq!(

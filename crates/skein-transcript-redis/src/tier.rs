@@ -82,7 +82,7 @@ impl RedisHot {
 
 #[async_trait]
 impl Hot for RedisHot {
-    async fn look(&self, tenant: &TenantId, id: &TranscriptId) -> Result<Option<HeadRow>> {
+    async fn head(&self, tenant: &TenantId, id: &TranscriptId) -> Result<Option<HeadRow>> {
         head(&self.link, &self.keys(tenant, id).main).await
     }
 

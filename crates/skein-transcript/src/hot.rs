@@ -134,7 +134,7 @@ pub struct TranscriptListing {
 
 #[async_trait]
 pub trait Hot: Send + Sync + fmt::Debug {
-    async fn look(&self, tenant: &TenantId, id: &TranscriptId) -> Result<Option<HeadRow>>;
+    async fn head(&self, tenant: &TenantId, id: &TranscriptId) -> Result<Option<HeadRow>>;
 
     /// Up to `limit` strands from number `from` on, by number.
     async fn strands(

@@ -195,7 +195,7 @@ impl Transcripts {
 
     /// The head of a transcript in either tier.
     pub async fn find(&self, id: &TranscriptId) -> Result<Option<TranscriptHead>> {
-        if let Some(row) = self.tiers.hot.look(&self.tenant, id).await? {
+        if let Some(row) = self.tiers.hot.head(&self.tenant, id).await? {
             return record::head(&row.body).map(Some);
         }
         match &self.tiers.cold {

@@ -269,7 +269,7 @@ mod tests {
     }
 
     /// Id, role and content of each message, a line each.
-    fn told(snapshot: &Snapshot) -> String {
+    fn rendered(snapshot: &Snapshot) -> String {
         let part = |part: &Part| match part {
             Part::Text(text) => text.clone(),
             Part::Image(image) => format!("<{} {}>", image.media_type, image.source),
@@ -332,7 +332,7 @@ mod tests {
                 {"executableCode": {"language": "PYTHON", "code": "1"}}]}}),
         ];
         let read = import(&snapshot(&envelopes), AT).unwrap();
-        insta::assert_snapshot!(told(&read), @r#"
+        insta::assert_snapshot!(rendered(&read), @r#"
         s System: text be kind
         u User: text look; image image/png blake3:8d637fec53870fcfc99a9e0ae43f4465aaeb2beeacf94032923915b8943cff11; image image/jpeg gs://b/o
         m Assistant: thinking hm Some("sig"); text I look.; call c1 Bash {"command":"ls"}; call c2 Now {}
@@ -366,7 +366,7 @@ mod tests {
         ];
         let read = import(&snapshot(&envelopes), AT).unwrap();
         // The second result of a call `c1` keeps an id of its own: no transcript holds an id twice.
-        insta::assert_snapshot!(told(&read), @r#"
+        insta::assert_snapshot!(rendered(&read), @r#"
         s System: text be kind
         u User: text look; image image/* https://example.com/a.png
         a Assistant: thinking hm Some("sig"); text I look.; call c1 Bash {"command":"ls"}; call c2 Now "{"
@@ -449,7 +449,7 @@ mod tests {
         let envelope = json!({"id": "a", "message": {"role": "assistant", "content": [
             {"type": "redacted_thinking", "data": "x"}]}});
         let read = import(&snapshot(&[envelope]), AT).unwrap();
-        insta::assert_snapshot!(told(&read), @"a Assistant: text [only in the native payload: redacted_thinking]");
+        insta::assert_snapshot!(rendered(&read), @"a Assistant: text [only in the native payload: redacted_thinking]");
     }
 
     #[test]

@@ -261,7 +261,7 @@ fn settle(session: Session, ledger: Option<&LedgerCommand>) -> Session {
 
 /// Everything that happened to one saga.
 #[derive(Debug)]
-struct Told {
+struct SagaRun {
     session: Session,
     changes: Vec<SessionChange>,
     made: Option<LedgerCommand>,
@@ -274,9 +274,9 @@ struct Told {
 }
 
 /// Lets the saga meet these lots, and results from then on, until it is over.
-fn tell(kind: SagaKind, lots: &[Lot]) -> Told {
+fn run_saga(kind: SagaKind, lots: &[Lot]) -> SagaRun {
     let mut saga = saga(kind);
-    let mut told = Told {
+    let mut run = SagaRun {
         session: session(&saga),
         changes: vec![],
         made: None,
@@ -292,17 +292,17 @@ fn tell(kind: SagaKind, lots: &[Lot]) -> Told {
             continue;
         };
         if let SagaState::Undoing { step, .. } = &saga.state
-            && told.went_back.last() != Some(step)
+            && run.went_back.last() != Some(step)
         {
-            told.went_back.push(*step);
+            run.went_back.push(*step);
         }
         let performed = matches!(event, SagaEvent::Performed { .. });
         match &saga.state {
-            SagaState::Doing { step } if performed => told.done.push(*step),
-            SagaState::Undoing { step, .. } if performed => told.undone.push(*step),
+            SagaState::Doing { step } if performed => run.done.push(*step),
+            SagaState::Undoing { step, .. } if performed => run.undone.push(*step),
             _ => {}
         }
-        let decision = saga.decide(&told.session, event, NOW).unwrap();
+        let decision = saga.decide(&run.session, event, NOW).unwrap();
         // L1: every change of the record comes with its event, and every event with a change.
         let writes = match &decision.next {
             NextState::Go(next) | NextState::Later(next, _) => next.version != saga.version,
@@ -313,22 +313,22 @@ fn tell(kind: SagaKind, lots: &[Lot]) -> Told {
         assert_eq!(writes, tells, "{saga:?} {decision:?}");
         assert!(writes || decision.session.is_none(), "{decision:?}");
         if let Some(after) = decision.session {
-            assert_eq!(after.version, told.session.version + 1);
+            assert_eq!(after.version, run.session.version + 1);
             assert!(
-                told.session.phase == after.phase
-                    || told.session.phase.name().may_become(after.phase.name())
+                run.session.phase == after.phase
+                    || run.session.phase.name().may_become(after.phase.name())
             );
-            told.session = *after;
+            run.session = *after;
         }
-        told.session = settle(told.session, decision.ledger.as_ref());
-        told.changes.extend(decision.changes);
+        run.session = settle(run.session, decision.ledger.as_ref());
+        run.changes.extend(decision.changes);
         if let Some(made) = decision.ledger {
-            told.made = Some(made);
+            run.made = Some(made);
         }
         if let NextState::Later(next, _) = &decision.next
             && let SagaState::Leftover { steps, .. } = &next.state
         {
-            told.left_over.extend(steps);
+            run.left_over.extend(steps);
         }
         match decision.next {
             NextState::Go(next) | NextState::Later(next, _) => {
@@ -341,7 +341,7 @@ fn tell(kind: SagaKind, lots: &[Lot]) -> Told {
                 saga = *next;
             }
             NextState::Retry(_) => {}
-            NextState::Over => return told,
+            NextState::Over => return run,
         }
     }
     unreachable!("a saga ends or the test fails")
@@ -358,41 +358,41 @@ proptest! {
         kind in prop::sample::select(SagaKind::ALL.to_vec()),
         lots in prop::collection::vec(lot(), 0..40),
     ) {
-        let told = tell(kind, &lots);
-        prop_assert!(is_free(&told.session), "{:?}", told);
+        let run = run_saga(kind, &lots);
+        prop_assert!(is_free(&run.session), "{:?}", run);
         let of_saga = |change: &SessionChange| match change {
             SessionChange::Saga { change, .. } => Some(change.clone()),
             _ => None,
         };
-        let failed = told
+        let failed = run
             .changes
             .iter()
             .filter_map(of_saga)
             .any(|c| matches!(c, SagaChange::Failed { .. }));
         let steps = kind.steps();
         if !failed && kind.undoes_on_failure() {
-            prop_assert_eq!(&told.done[..], steps);
-            prop_assert!(told.undone.is_empty());
+            prop_assert_eq!(&run.done[..], steps);
+            prop_assert!(run.undone.is_empty());
         }
         // L4: undone from the step it had come to, last first, and none left out.
-        if let Some(first) = told.went_back.first() {
+        if let Some(first) = run.went_back.first() {
             let at = steps.iter().position(|step| step == first).unwrap();
             let begun: Vec<SagaStep> = steps[..=at].iter().rev().copied().collect();
-            prop_assert_eq!(&told.went_back, &begun);
+            prop_assert_eq!(&run.went_back, &begun);
         }
         let made = matches!(
-            told.made,
+            run.made,
             Some(LedgerCommand::MakeChildren { .. } | LedgerCommand::MakeFork(_))
         );
-        prop_assert!(!(failed && made), "undone, and made all the same: {:?}", told);
+        prop_assert!(!(failed && made), "undone, and made all the same: {:?}", run);
         match kind {
             SagaKind::Spawn | SagaKind::Restore if failed => {
-                prop_assert!(!told.session.phase.is_live());
+                prop_assert!(!run.session.phase.is_live());
             }
-            SagaKind::Spawn | SagaKind::Restore => prop_assert!(told.session.has_run()),
-            SagaKind::Kill => prop_assert!(!told.session.phase.is_live()),
+            SagaKind::Spawn | SagaKind::Restore => prop_assert!(run.session.has_run()),
+            SagaKind::Kill => prop_assert!(!run.session.phase.is_live()),
             SagaKind::Handoff => {
-                prop_assert_eq!(told.session.owner.to_string() == "agent:b", !failed);
+                prop_assert_eq!(run.session.owner.to_string() == "agent:b", !failed);
             }
             SagaKind::Gc | SagaKind::Broadcast | SagaKind::Fork => {}
         }
@@ -402,9 +402,9 @@ proptest! {
 #[test]
 fn every_kind_goes_through_its_steps_in_order() {
     for kind in SagaKind::ALL {
-        let told = tell(kind, &[]);
-        assert_eq!(told.done, kind.steps(), "{kind:?}");
-        assert!(told.undone.is_empty(), "{kind:?}");
+        let run = run_saga(kind, &[]);
+        assert_eq!(run.done, kind.steps(), "{kind:?}");
+        assert!(run.undone.is_empty(), "{kind:?}");
     }
 }
 
@@ -418,9 +418,9 @@ fn l4_a_step_that_fails_undoes_itself_and_those_before() {
         for (n, step) in kind.steps().iter().enumerate() {
             let mut lots = vec![Lot::Result(0); n + queued];
             lots.push(Lot::Fails);
-            let told = tell(kind, &lots);
+            let run = run_saga(kind, &lots);
             let begun: Vec<SagaStep> = kind.steps()[..=n].iter().rev().copied().collect();
-            assert_eq!(told.undone, begun, "{kind:?} {step:?}");
+            assert_eq!(run.undone, begun, "{kind:?} {step:?}");
         }
     }
 }
@@ -435,10 +435,10 @@ fn l4_an_undo_that_fails_is_tried_again_and_keeps_no_other_from_being_done() {
         for (n, step) in kind.steps().iter().enumerate() {
             let mut lots = vec![Lot::Result(0); n + queued];
             lots.extend([Lot::Fails, Lot::Fails]);
-            let told = tell(kind, &lots);
+            let run = run_saga(kind, &lots);
             let others: Vec<SagaStep> = kind.steps()[..n].iter().rev().copied().collect();
-            assert_eq!(told.undone, others, "{kind:?} {step:?}");
-            assert_eq!(told.left_over, [*step], "{kind:?} {step:?}");
+            assert_eq!(run.undone, others, "{kind:?} {step:?}");
+            assert_eq!(run.left_over, [*step], "{kind:?} {step:?}");
         }
     }
 }
@@ -447,7 +447,7 @@ fn l4_an_undo_that_fails_is_tried_again_and_keeps_no_other_from_being_done() {
 fn l2_a_session_whose_task_was_not_taken_in_time_waits_and_is_not_at_work() {
     for (n, phase) in [(0, Phase::Active), (1, Phase::Idle)] {
         let lots = [0, 0, 0, 1, n].map(Lot::Result);
-        assert_eq!(tell(SagaKind::Spawn, &lots).session.phase, phase);
+        assert_eq!(run_saga(SagaKind::Spawn, &lots).session.phase, phase);
     }
 }
 
@@ -456,10 +456,10 @@ fn l5_what_could_not_be_backed_up_is_not_removed() {
     for (kind, stop) in [(SagaKind::Kill, 1), (SagaKind::Gc, 0)] {
         let mut lots = vec![Lot::Result(0); stop];
         lots.push(Lot::Fails);
-        let told = tell(kind, &lots);
-        assert!(!told.done.contains(&SagaStep::Remove), "{kind:?}");
-        assert!(told.done.contains(&SagaStep::End), "{kind:?}");
-        let gear = told.session.gear.unwrap();
+        let run = run_saga(kind, &lots);
+        assert!(!run.done.contains(&SagaStep::Remove), "{kind:?}");
+        assert!(run.done.contains(&SagaStep::End), "{kind:?}");
+        let gear = run.session.gear.unwrap();
         assert_eq!(gear.workspace.state, WorkspaceState::Planned);
         assert_eq!(gear.note.unwrap().as_str(), "it did not work");
     }
@@ -478,16 +478,16 @@ fn a_kill_that_cannot_stop_the_agent_tries_again_and_claims_nothing() {
 #[test]
 fn an_undone_restore_puts_back_how_the_session_had_ended() {
     let lots = [Lot::Result(0), Lot::Result(0), Lot::Fails];
-    let told = tell(SagaKind::Restore, &lots);
+    let run = run_saga(SagaKind::Restore, &lots);
     let ended = Phase::Ended {
         outcome: Outcome::Lost,
         reason: Some(Reason::from_text("gone")),
     };
-    assert_eq!(told.session.phase, ended);
+    assert_eq!(run.session.phase, ended);
     let lots = [Lot::Result(0), Lot::Cancelled];
-    let told = tell(SagaKind::Restore, &lots);
+    let run = run_saga(SagaKind::Restore, &lots);
     assert!(matches!(
-        told.session.phase,
+        run.session.phase,
         Phase::Ended {
             outcome: Outcome::Killed,
             ..

@@ -49,7 +49,7 @@ impl CleanUp<'_> {
     /// An agent that cannot be asked may need it.
     async fn resumes_from_private(&self, session: &Session) -> Result<bool, Error> {
         let id = session.project.clone();
-        let project: Project = self.ledger.look(move |r| r.get(id.as_str())).await?;
+        let project: Project = self.ledger.read(move |r| r.get(id.as_str())).await?;
         let (fleet, session) = (self.fleet.clone(), session.clone());
         let agent = run_blocking(move || fleet.programs.agent(&session, &project)).await?;
         Ok(agent.map_or(true, |agent| agent.resumes_from_private()))

@@ -53,7 +53,7 @@ impl RunContext {
 
     pub(crate) async fn session(&self) -> Result<Session, Error> {
         let id = self.session_key.session.clone();
-        Ok(self.requests.look(move |r| r.get(id.as_str())).await?)
+        Ok(self.requests.read(move |r| r.get(id.as_str())).await?)
     }
 
     pub(crate) async fn write<T: Send + 'static>(
@@ -83,7 +83,7 @@ impl RunContext {
             live,
             ..RowFilter::default()
         };
-        let all = self.requests.look(move |r| r.all::<Receipt>(&filter));
+        let all = self.requests.read(move |r| r.all::<Receipt>(&filter));
         Ok(all.await?)
     }
 

@@ -288,6 +288,6 @@ impl Supervisors {
 /// Whether the saga has moved since it was read.
 async fn is_turned(requests: &LedgerRequests, saga: &Saga) -> Result<bool, Error> {
     let (id, version) = (saga.id.clone(), saga.version);
-    let now: Option<Saga> = requests.look(move |r| r.find(id.as_str())).await?;
+    let now: Option<Saga> = requests.read(move |r| r.find(id.as_str())).await?;
     Ok(now.is_none_or(|now| now.version != version))
 }

@@ -66,7 +66,7 @@ pub fn append_saga_event(
         kind: saga.kind(),
         change,
     };
-    writer.tell(&change.of(session))
+    writer.append_event(&change.of(session))
 }
 
 /// Decides what follows from `event` and records it.
@@ -105,7 +105,7 @@ pub fn apply(
         }
     };
     for change in changes {
-        writer.tell(&change.of(&session))?;
+        writer.append_event(&change.of(&session))?;
     }
     Ok(match next {
         NextState::Go(next) => {
@@ -171,7 +171,7 @@ fn make_children(
             .collect(),
         owner_version: after.owner_version,
     };
-    writer.tell(&change.of(&after))?;
+    writer.append_event(&change.of(&after))?;
     Ok(children)
 }
 
@@ -205,7 +205,7 @@ fn make_fork(
         })
     };
     insert(writer, &session, Allowance::UNLIMITED)?;
-    writer.tell(&SessionChange::Forked(from).of(&session))?;
+    writer.append_event(&SessionChange::Forked(from).of(&session))?;
     Ok(session)
 }
 

@@ -178,7 +178,7 @@ impl OpenTranscript<'_> {
         }
         core.change(op, Role::Operate, move |writer| {
             if let Some(fact) = &fact {
-                writer.tell(fact)?;
+                writer.append_event(fact)?;
             }
             Ok(outcome.clone())
         })

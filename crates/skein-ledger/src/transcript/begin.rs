@@ -10,24 +10,24 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use skein_domain::TenantId;
 use skein_transcript::{Error, TranscriptId, WriteContext};
-use tokio::sync::Mutex as Turn;
 
 use super::SessionTranscripts;
 
-/// What is known of a transcript before it is begun.
+/// Whether a transcript exists, as far as this process knows before it begins one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Known {
+enum TranscriptExistence {
     /// No tier has one.
-    NoTranscript,
-    Nothing,
+    Absent,
+    Unknown,
 }
 
-type Turns = HashMap<(TenantId, TranscriptId), Arc<Turn<Known>>>;
+type BeginLock = tokio::sync::Mutex<TranscriptExistence>;
+type BeginLocks = HashMap<(TenantId, TranscriptId), Arc<BeginLock>>;
 
 /// Sessions known to have no transcript, and those whose transcripts are being begun.
 #[derive(Debug, Default)]
 pub(crate) struct Creations {
-    turns: Mutex<Turns>,
+    locks: Mutex<BeginLocks>,
     recordings: Mutex<Recordings>,
 }
 
@@ -49,8 +49,8 @@ impl Recording<'_> {
         let key = (tenant.clone(), id);
         let recordings = lock(&self.0.recordings);
         if !recordings.begun.contains(&key) {
-            let turn = Arc::new(Turn::new(Known::NoTranscript));
-            self.0.lock().insert(key, turn);
+            let lock = Arc::new(BeginLock::new(TranscriptExistence::Absent));
+            self.0.lock().insert(key, lock);
         }
     }
 }
@@ -70,8 +70,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Creations {
-    fn lock(&self) -> MutexGuard<'_, Turns> {
-        lock(&self.turns)
+    fn lock(&self) -> MutexGuard<'_, BeginLocks> {
+        lock(&self.locks)
     }
 
     pub(crate) fn recording(&self) -> Recording<'_> {
@@ -94,9 +94,9 @@ impl Creations {
 
     /// Whether it is known that there is no transcript. While one is being begun, it is not.
     pub(super) fn has_none(&self, tenant: &TenantId, id: &TranscriptId) -> bool {
-        let turn = self.lock().get(&(tenant.clone(), id.clone())).cloned();
-        let known = turn.and_then(|turn| turn.try_lock().map(|known| *known).ok());
-        known == Some(Known::NoTranscript)
+        let lock = self.lock().get(&(tenant.clone(), id.clone())).cloned();
+        let known = lock.and_then(|lock| lock.try_lock().map(|known| *known).ok());
+        known == Some(TranscriptExistence::Absent)
     }
 
     /// Whether the transcript is being begun, or is known not to be there: a writer begins it before it appends.
@@ -104,18 +104,18 @@ impl Creations {
         self.lock().contains_key(&(tenant.clone(), id.clone()))
     }
 
-    fn turn(&self, key: &(TenantId, TranscriptId)) -> Arc<Turn<Known>> {
+    fn begin_lock(&self, key: &(TenantId, TranscriptId)) -> Arc<BeginLock> {
         let mut all = self.lock();
-        let turn = all.entry(key.clone());
-        turn.or_insert_with(|| Arc::new(Turn::new(Known::Nothing)))
+        let lock = all.entry(key.clone());
+        lock.or_insert_with(|| Arc::new(BeginLock::new(TranscriptExistence::Unknown)))
             .clone()
     }
 
     /// Removes the entry if no other task waits for it.
-    fn done(&self, key: &(TenantId, TranscriptId), turn: &Arc<Turn<Known>>) {
+    fn done(&self, key: &(TenantId, TranscriptId), lock: &Arc<BeginLock>) {
         let mut all = self.lock();
         // Two references: that of the list and ours.
-        if Arc::strong_count(turn) == 2 && all.get(key).is_some_and(|t| Arc::ptr_eq(t, turn)) {
+        if Arc::strong_count(lock) == 2 && all.get(key).is_some_and(|t| Arc::ptr_eq(t, lock)) {
             all.remove(key);
         }
     }
@@ -132,26 +132,26 @@ impl SessionTranscripts {
     ) -> Result<(), Error> {
         let key = (tenant.clone(), id.clone());
         self.creations.begins(&key);
-        let turn = self.creations.turn(&key);
+        let lock = self.creations.begin_lock(&key);
         let begun = {
-            let mut known = turn.lock().await;
+            let mut known = lock.lock().await;
             // Forgotten before the attempt: one that is cancelled, or whose answer is lost, may have begun it.
-            let was = std::mem::replace(&mut *known, Known::Nothing);
-            self.begin_in_turn(tenant, id, by, was).await
+            let was = std::mem::replace(&mut *known, TranscriptExistence::Unknown);
+            self.begin_locked(tenant, id, by, was).await
         };
-        self.creations.done(&key, &turn);
+        self.creations.done(&key, &lock);
         begun
     }
 
-    async fn begin_in_turn(
+    async fn begin_locked(
         &self,
         tenant: &TenantId,
         id: &TranscriptId,
         by: WriteContext,
-        known: Known,
+        known: TranscriptExistence,
     ) -> Result<(), Error> {
         let all = self.of(tenant);
-        if known == Known::NoTranscript {
+        if known == TranscriptExistence::Absent {
             return all.create_new(id, by).await.map(drop);
         }
         // `create` would refuse the transcript of a fork, which it did not make.

@@ -39,20 +39,20 @@ const PAUSE: Duration = Duration::from_millis(500);
 pub(super) struct Unindexed {
     changed: Mutex<BTreeMap<TenantId, BTreeSet<TranscriptId>>>,
     grew: Notify,
-    turns: Mutex<HashMap<TenantId, Arc<tokio::sync::Mutex<Turn>>>>,
+    progress: Mutex<HashMap<TenantId, Arc<tokio::sync::Mutex<IndexProgress>>>>,
 }
 
-/// Held by the task that indexes a tenant. The next task waits, so it does not take a transcript for indexed that is
+/// Locked by the task that indexes a tenant. The next task waits, so it does not take a transcript for indexed that is
 /// still being read.
 #[derive(Debug, Default)]
-struct Turn {
+struct IndexProgress {
     /// All transcripts were checked since the start.
     caught_up: bool,
     /// Transcripts that could not be indexed the last time, and whose failure was logged.
     failing: BTreeSet<TranscriptId>,
 }
 
-impl Turn {
+impl IndexProgress {
     fn failed(&mut self, tenant: &TenantId, id: &TranscriptId, error: &TranscriptError) {
         if self.failing.insert(id.clone()) {
             tracing::warn!(%tenant, transcript = %id, %error, "searches do not find what is new here");
@@ -80,30 +80,30 @@ impl Unindexed {
         self.lock().get(tenant).cloned().unwrap_or_default()
     }
 
-    fn take(&self, tenant: &TenantId, id: TranscriptId) -> Option<Taken<'_>> {
+    fn take(&self, tenant: &TenantId, id: TranscriptId) -> Option<TranscriptBeingIndexed<'_>> {
         let there = self.lock().get_mut(tenant)?.remove(&id);
-        there.then(|| Taken {
+        there.then(|| TranscriptBeingIndexed {
             unindexed: self,
             tenant: tenant.clone(),
             id: Some(id),
         })
     }
 
-    fn turn(&self, tenant: &TenantId) -> Arc<tokio::sync::Mutex<Turn>> {
-        let all = self.turns.lock();
+    fn progress(&self, tenant: &TenantId) -> Arc<tokio::sync::Mutex<IndexProgress>> {
+        let all = self.progress.lock();
         let mut all = all.unwrap_or_else(PoisonError::into_inner);
         all.entry(tenant.clone()).or_default().clone()
     }
 }
 
 /// A transcript that is being indexed; put back if that is cancelled.
-struct Taken<'a> {
+struct TranscriptBeingIndexed<'a> {
     unindexed: &'a Unindexed,
     tenant: TenantId,
     id: Option<TranscriptId>,
 }
 
-impl Drop for Taken<'_> {
+impl Drop for TranscriptBeingIndexed<'_> {
     fn drop(&mut self) {
         if let Some(id) = self.id.take() {
             self.unindexed.put_back(&self.tenant, &id);
@@ -157,7 +157,7 @@ impl SearchRequests<'_> {
         let project = project.or(own);
         self.0
             .core
-            .look(move |reader| {
+            .read(move |reader| {
                 let project = match project {
                     Some(reference) => Some(project::resolve(reader, &reference)?),
                     None => None,
@@ -187,26 +187,26 @@ impl SearchRequests<'_> {
     pub(super) async fn index_all(self) -> Result<(), Error> {
         let (tenant, searchable) = (self.0.core.tenant(), self.searchable());
         let unindexed = &self.0.transcripts.unindexed;
-        let turn = unindexed.turn(tenant);
-        let mut turn = turn.lock().await;
-        if !turn.caught_up {
+        let progress = unindexed.progress(tenant);
+        let mut progress = progress.lock().await;
+        if !progress.caught_up {
             for (id, error) in searchable.refresh_all(prefix).await?.failed {
                 unindexed.put_back(tenant, &id);
-                turn.failed(tenant, &id, &error);
+                progress.failed(tenant, &id, &error);
             }
-            turn.caught_up = true;
+            progress.caught_up = true;
         }
         // The transcripts that are unindexed now; a later caller waits for those that are added meanwhile.
         for id in unindexed.of(tenant) {
-            let Some(mut taken) = unindexed.take(tenant, id.clone()) else {
+            let Some(mut being_indexed) = unindexed.take(tenant, id.clone()) else {
                 continue;
             };
             match searchable.refresh(&id, prefix(&id)).await {
                 Ok(_) => {
-                    taken.id = None;
-                    turn.failing.remove(&id);
+                    being_indexed.id = None;
+                    progress.failing.remove(&id);
                 }
-                Err(error) => turn.failed(tenant, &id, &error),
+                Err(error) => progress.failed(tenant, &id, &error),
             }
         }
         Ok(())

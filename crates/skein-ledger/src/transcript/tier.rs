@@ -135,7 +135,7 @@ impl TierRequests<'_> {
         let core = self.0.core;
         let recorded = core
             .store
-            .write(&Actor::System, core.now(), move |w| w.tell(&fact));
+            .write(&Actor::System, core.now(), move |w| w.append_event(&fact));
         Ok(recorded.await?)
     }
 

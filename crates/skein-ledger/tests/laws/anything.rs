@@ -198,7 +198,7 @@ async fn ask(world: &World, asked: Asked) -> Result<(), Error> {
             world.clock.forward(i64::try_from(n % 20).unwrap());
             requests.retention().run().await.map(drop)
         }
-        37 => look(&requests, id, thread).await,
+        37 => read_something(&requests, id, thread).await,
         38 => match n % 3 {
             0 => requests.projects().remove("api".into()).await.map(drop),
             1 => requests
@@ -243,7 +243,11 @@ fn summary(sessions: &[Session], asked: &Asked) -> NewSummary {
     }
 }
 
-async fn look(requests: &LedgerRequests, id: String, thread: String) -> Result<(), Error> {
+async fn read_something(
+    requests: &LedgerRequests,
+    id: String,
+    thread: String,
+) -> Result<(), Error> {
     requests.sessions().tree(id.clone()).await?;
     requests.events().list(0, Some(id), 10).await?;
     let filter = SessionFilter {

@@ -114,7 +114,7 @@ async fn an_archive_waits_for_a_session_that_is_being_set_up() {
     tenant
         .write_blocking(&actor("system"), beside.created_at, move |writer| {
             writer.insert(&made)?;
-            writer.tell(&SessionChange::Withdrawn.of(&made))
+            writer.append_event(&SessionChange::Withdrawn.of(&made))
         })
         .unwrap();
     assert_eq!(

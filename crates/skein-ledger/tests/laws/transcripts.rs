@@ -297,7 +297,7 @@ async fn l4_forks_that_a_crash_cut_short_are_undone() {
                 let began = skein_domain::fact::SessionChange::ForkBegan {
                     fork: fork.target.clone(),
                 };
-                writer.tell(&began.of(&place))
+                writer.append_event(&began.of(&place))
             })
             .unwrap();
         if forked {

@@ -14,7 +14,7 @@ const MOST: usize = 100;
 
 /// The id of a file of transcripts; none if it is empty or has an earlier schema. Changes nothing.
 pub fn file_id(path: &Path) -> Result<Option<String>> {
-    let found = open::look(path).and_then(|connection| match schema::version(&connection)? {
+    let found = open::read_only(path).and_then(|connection| match schema::version(&connection)? {
         0..3 => Ok(None),
         _ => connection
             .query_row("SELECT id FROM file", [], |row| row.get(0))
@@ -26,7 +26,7 @@ pub fn file_id(path: &Path) -> Result<Option<String>> {
 /// Describes every head, strand and entry that cannot be decoded. Reads the whole file, also while a daemon has
 /// it open.
 pub fn damaged_entries(path: &Path) -> Result<Vec<String>> {
-    let found = open::look(path).and_then(|connection| {
+    let found = open::read_only(path).and_then(|connection| {
         let mut found = heads(&connection)?;
         found.extend(strands(&connection)?);
         found.truncate(MOST);

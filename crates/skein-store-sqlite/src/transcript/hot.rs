@@ -138,8 +138,8 @@ fn name(tenant: &TenantId, id: &TranscriptId) -> Name {
 
 #[async_trait]
 impl Hot for SqliteHot {
-    async fn look(&self, tenant: &TenantId, id: &TranscriptId) -> Result<Option<HeadRow>> {
-        self.file.read(|c| sql::look(c, &name(tenant, id)))
+    async fn head(&self, tenant: &TenantId, id: &TranscriptId) -> Result<Option<HeadRow>> {
+        self.file.read(|c| sql::head(c, &name(tenant, id)))
     }
 
     async fn strands(
@@ -331,7 +331,7 @@ mod tests {
         drop(hot);
         // With more room it goes on where it was.
         let hot = SqliteHot::open(&path).unwrap();
-        let head = runtime.block_on(hot.look(&tenant, &id)).unwrap().unwrap();
+        let head = runtime.block_on(hot.head(&tenant, &id)).unwrap().unwrap();
         assert_eq!(head.version, written);
         let range = Range {
             strand: 0,

@@ -110,7 +110,7 @@ fn lossy_text(row: &rusqlite::Row<'_>, at: usize) -> rusqlite::Result<String> {
     Ok(String::from_utf8_lossy(bytes).into_owned())
 }
 
-pub(super) fn look(connection: &Connection, name: &Name) -> Result<Option<HeadRow>> {
+pub(super) fn head(connection: &Connection, name: &Name) -> Result<Option<HeadRow>> {
     let sql =
         "SELECT version, touched_at, body FROM lives WHERE tenant = ?1 AND id = ?2 AND token = ''";
     let mut statement = connection.prepare_cached(sql)?;

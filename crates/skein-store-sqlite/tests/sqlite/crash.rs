@@ -16,12 +16,12 @@ fn open(path: &Path) -> (Store, TenantStore) {
     (store, tenant)
 }
 
-fn tell(tenant: &TenantStore) -> Result<(), Error> {
+fn append_event(tenant: &TenantStore) -> Result<(), Error> {
     tenant.write_blocking(
         &Actor::System,
         Timestamp::from_micros(1),
         |w: &mut Writer<'_>| {
-            w.tell(&Fact::EventsSealed {
+            w.append_event(&Fact::EventsSealed {
                 from: 1,
                 to: 1,
                 dropped: false,
@@ -37,7 +37,7 @@ fn l10_every_acknowledged_write_survives_a_crash() {
     let path = folder.path().join("skein.db");
     let (_store, tenant) = open(&path);
     for written in 1..=20 {
-        tell(&tenant).unwrap();
+        append_event(&tenant).unwrap();
         let crashed = tempfile::tempdir().unwrap();
         for name in ["skein.db", "skein.db-wal"] {
             fs::copy(folder.path().join(name), crashed.path().join(name)).unwrap();
@@ -45,7 +45,7 @@ fn l10_every_acknowledged_write_survives_a_crash() {
         let (_store, tenant) = open(&crashed.path().join("skein.db"));
         assert_eq!(tenant.read_blocking(|r| r.head()).unwrap().seq, written);
         assert_eq!(tenant.read_blocking(|r| r.verify()).unwrap().broken, None);
-        tell(&tenant).unwrap();
+        append_event(&tenant).unwrap();
     }
 }
 
@@ -56,9 +56,9 @@ fn l10_a_torn_tail_loses_nothing_acknowledged_before_it() {
     let path = folder.path().join("skein.db");
     let (_store, tenant) = open(&path);
     let log = folder.path().join("skein.db-wal");
-    (0..5).for_each(|_| tell(&tenant).unwrap());
+    (0..5).for_each(|_| append_event(&tenant).unwrap());
     let acknowledged = fs::metadata(&log).unwrap().len();
-    tell(&tenant).unwrap();
+    append_event(&tenant).unwrap();
     let longer = fs::metadata(&log).unwrap().len();
     for cut in [
         acknowledged,
@@ -89,7 +89,7 @@ fn l4_a_failed_commit_leaves_nothing_of_the_batch() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("skein.db");
     let (_store, tenant) = open(&path);
-    tell(&tenant).unwrap();
+    append_event(&tenant).unwrap();
     // A deferred foreign key is only checked by the commit; the rows of `broken` break it there.
     let saboteur = Connection::open_with_flags(&path, OpenFlags::SQLITE_OPEN_READ_WRITE).unwrap();
     saboteur
@@ -120,7 +120,7 @@ fn l4_a_transaction_given_up_by_the_database_fails_as_one() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("skein.db");
     let (_store, tenant) = open(&path);
-    tell(&tenant).unwrap();
+    append_event(&tenant).unwrap();
     let saboteur = Connection::open_with_flags(&path, OpenFlags::SQLITE_OPEN_READ_WRITE).unwrap();
     let sabotage = "CREATE TRIGGER sabotage BEFORE INSERT ON events WHEN NEW.seq = 5
                     BEGIN SELECT RAISE(ROLLBACK, 'given up'); END";
@@ -132,7 +132,7 @@ fn l4_a_transaction_given_up_by_the_database_fails_as_one() {
     let verdict = tenant.read_blocking(|r| r.verify()).unwrap();
     assert_eq!((verdict.checked, verdict.broken), (1 + done, None));
     saboteur.execute_batch("DROP TRIGGER sabotage").unwrap();
-    tell(&tenant).unwrap();
+    append_event(&tenant).unwrap();
 }
 
 /// Runs `count` jobs in one batch: the first holds the writer until all are queued.
@@ -153,7 +153,7 @@ fn batch(tenant: &TenantStore, count: usize) -> Vec<Result<(), Error>> {
                 // Closed when the others are queued.
                 let _ = gate.recv();
             }
-            w.tell(&Fact::EventsSealed {
+            w.append_event(&Fact::EventsSealed {
                 from: 1,
                 to: 1,
                 dropped: false,

@@ -1,4 +1,4 @@
-//! L9: what was told cannot be changed, removed or reordered unnoticed. The tampering is done behind the
+//! L9: an event cannot be changed, removed or reordered unnoticed. The tampering is done behind the
 //! store's back, by SQL.
 
 use std::path::{Path, PathBuf};
@@ -26,14 +26,14 @@ fn write(
         .unwrap();
 }
 
-/// Twelve events; the first `sealed` are in a seal, told by a thirteenth.
-fn told(sealed: u64) -> (TempDir, PathBuf) {
+/// Twelve events; the first `sealed` are in a seal, announced by a thirteenth.
+fn with_events(sealed: u64) -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("skein.db");
     let (store, tenant) = open(&path);
     for n in 1..=12 {
         write(&tenant, move |w| {
-            w.tell(&Fact::EventsSealed {
+            w.append_event(&Fact::EventsSealed {
                 from: n,
                 to: n,
                 dropped: false,
@@ -57,7 +57,7 @@ fn after(path: &Path, sql: &str) -> ChainReport {
 }
 
 fn broken_at(sealed: u64, sql: &str) -> Option<u64> {
-    let (_folder, path) = told(sealed);
+    let (_folder, path) = with_events(sealed);
     after(&path, sql).broken.map(|ChainBreak { at, .. }| at)
 }
 
@@ -93,7 +93,7 @@ fn l9_verify_finds_a_changed_event() {
 #[test]
 fn l9_verify_finds_a_changed_event_with_a_hash_of_its_own() {
     for (n, expected) in [(1, 2), (7, 8), (12, 12)] {
-        let (_folder, path) = told(0);
+        let (_folder, path) = with_events(0);
         let (store, tenant) = open(&path);
         let page = tenant.read_blocking(move |r| r.events_page(n - 1, None, 1));
         let mut event = page.unwrap().items.remove(0);

@@ -265,7 +265,7 @@ fn evicted_transcripts_are_gone_at_once_and_their_room_is_used_again() {
             block_on(hot.evict(&tenant, &name(round), version)).unwrap(),
             Eviction::Done
         );
-        assert_eq!(block_on(hot.look(&tenant, &name(round))).unwrap(), None);
+        assert_eq!(block_on(hot.head(&tenant, &name(round))).unwrap(), None);
         // Others need not wait for the clearing.
         block_on(fixture.all.create(&name(round + 1), BY)).unwrap();
         while fixture.pages("SELECT count(*) FROM garbage") > 0 {

@@ -107,7 +107,7 @@ fn l10_killed_writers_lose_nothing_acknowledged() {
         let lines = 60 + 45 * kill;
         acknowledged.extend(killed_after(&path, lines));
         assert_eq!(inspect(&path).unwrap().findings, Vec::<String>::new());
-        look(&path, &acknowledged);
+        check_acknowledged(&path, &acknowledged);
     }
     let shared = acknowledged
         .iter()
@@ -140,7 +140,7 @@ fn parse(line: &str) -> Option<(usize, usize, u64)> {
     Some((transcript as usize, writer as usize, number))
 }
 
-fn look(path: &Path, acknowledged: &[(usize, usize, u64)]) {
+fn check_acknowledged(path: &Path, acknowledged: &[(usize, usize, u64)]) {
     let (_hot, all) = open(path);
     for number in 0..=SHARED {
         let messages = runtime().block_on(everything(&all.open(&transcript(number))));

@@ -217,7 +217,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Appends an event with the chain's next number and hash.
-    pub fn tell(&mut self, fact: &Fact) -> Result<()> {
+    pub fn append_event(&mut self, fact: &Fact) -> Result<()> {
         let head = match self.head {
             Some(head) => head,
             None => self.raw.head()?,
@@ -264,7 +264,7 @@ impl<'a> Writer<'a> {
             count += events.len() as u64;
             let (seal, body) = seal::pack(&events, self.now)?;
             self.raw.seal(&seal, &body)?;
-            self.tell(&Fact::EventsSealed {
+            self.append_event(&Fact::EventsSealed {
                 from: seal.from,
                 to: seal.to,
                 dropped: false,
@@ -301,7 +301,7 @@ impl<'a> Writer<'a> {
         {
             count += seal.to - seal.from + 1;
             self.raw.drop_seal_body(seal.from)?;
-            self.tell(&Fact::EventsSealed {
+            self.append_event(&Fact::EventsSealed {
                 from: seal.from,
                 to: seal.to,
                 dropped: true,

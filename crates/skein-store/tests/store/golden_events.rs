@@ -166,7 +166,7 @@ fn of_transcripts() -> Vec<SessionChange> {
 }
 
 /// The events of all the changes, as a store wrote them.
-fn told() -> Vec<Event> {
+fn events() -> Vec<Event> {
     let store = Store::new(Arc::new(MemoryBackend::new()));
     let tenant = store.tenant(TenantId::default_tenant());
     let changes = [of_sagas(), of_workspaces(), of_runs(), of_transcripts()].concat();
@@ -174,7 +174,7 @@ fn told() -> Vec<Event> {
         .write_blocking(&Actor::System, Timestamp::from_micros(1), move |writer| {
             changes
                 .iter()
-                .try_for_each(|change| writer.tell(&change.clone().of(&session())))
+                .try_for_each(|change| writer.append_event(&change.clone().of(&session())))
         })
         .unwrap();
     let events = tenant.read_blocking(|r| r.events(0, None, 1000)).unwrap();
@@ -192,7 +192,7 @@ fn name(event: &Event) -> String {
 
 #[test]
 fn events_say_what_they_said() {
-    for event in told() {
+    for event in events() {
         let file = golden().join(format!("events/{}.json", name(&event)));
         let text = fs::read_to_string(&file).unwrap_or_else(|e| panic!("{}: {e}", event.kind));
         // As values: the order of the fields is no part of the interface.
@@ -215,7 +215,7 @@ fn events_say_what_they_said() {
 fn l14_no_event_holds_a_variable_or_a_command() {
     let launch = session().gear.unwrap().launch;
     let command = launch.command.unwrap();
-    for event in told() {
+    for event in events() {
         assert!(!event.data.contains(command.as_str().trim()), "{event:?}");
         for var in &launch.env {
             assert!(
@@ -233,5 +233,5 @@ fn no_golden_event_is_left_unread() {
         .unwrap()
         .map(|entry| stem(entry.unwrap()).into_string().unwrap())
         .collect();
-    assert_eq!(found, told().iter().map(name).collect());
+    assert_eq!(found, events().iter().map(name).collect());
 }

@@ -59,7 +59,7 @@ impl MemoryHot {
 
 #[async_trait]
 impl Hot for MemoryHot {
-    async fn look(&self, tenant: &TenantId, id: &TranscriptId) -> Result<Option<HeadRow>> {
+    async fn head(&self, tenant: &TenantId, id: &TranscriptId) -> Result<Option<HeadRow>> {
         Ok(self.shown(tenant, id, |held| held.head.clone()).flatten())
     }
 

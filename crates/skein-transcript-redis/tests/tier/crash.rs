@@ -82,7 +82,7 @@ fn a_lost_connection_is_unavailable_and_comes_back() {
         say(&all.open(&id("a")), "x y").await.unwrap();
         server.kill();
         for _ in 0..3 {
-            let error = tier.look(&tenant(), &id("a")).await.unwrap_err();
+            let error = tier.head(&tenant(), &id("a")).await.unwrap_err();
             assert_eq!(error.kind(), Kind::Unavailable);
             assert!(
                 error.to_string().contains("Redis could not look"),
@@ -91,7 +91,7 @@ fn a_lost_connection_is_unavailable_and_comes_back() {
         }
         server.start();
         // The one that notices; scripts are sent anew, since the server forgot them.
-        let _ = tier.look(&tenant(), &id("a")).await;
+        let _ = tier.head(&tenant(), &id("a")).await;
         say(&all.open(&id("a")), "z").await.unwrap();
         assert_eq!(words(&all.open(&id("a"))).await.unwrap(), "x y z");
     });
@@ -103,7 +103,7 @@ fn a_server_that_hangs_is_unavailable_in_time() {
     let tier = crate::server::connect(server.options().timeout(Duration::from_millis(200)));
     // Others are let in and wait, so that only time can tell.
     let _: String = server.ask("CLIENT PAUSE 2000 ALL");
-    let error = block_on(tier.look(&tenant(), &id("a"))).unwrap_err();
+    let error = block_on(tier.head(&tenant(), &id("a"))).unwrap_err();
     assert_eq!(
         error.to_string(),
         "the hot tier is unavailable: Redis did not look within 200 ms"

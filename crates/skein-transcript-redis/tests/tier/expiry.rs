@@ -102,7 +102,7 @@ fn a_lapsed_transcript_is_gone_whole() {
     block_on(async {
         all.create(&id("a"), by()).await.unwrap();
         say(&all.open(&id("a")), "x y").await.unwrap();
-        while tier.look(&tenant(), &id("a")).await.unwrap().is_some() {
+        while tier.head(&tenant(), &id("a")).await.unwrap().is_some() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         assert_eq!(

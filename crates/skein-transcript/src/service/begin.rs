@@ -31,7 +31,7 @@ impl Transcripts {
 
     /// Whether the transcript is in the hot tier. Does not access the cold tier.
     pub async fn is_hot(&self, id: &TranscriptId) -> Result<bool> {
-        let row = self.tiers.hot.look(&self.tenant, id).await?;
+        let row = self.tiers.hot.head(&self.tenant, id).await?;
         Ok(row.is_some())
     }
 }

@@ -172,7 +172,7 @@ impl Transcript {
     /// The sources that the cold copy of this transcript does not name yet. Those that it names were flushed before it.
     async fn new_sources(&self) -> Result<Vec<TranscriptId>> {
         let cold = self.all.cold()?;
-        let Some(row) = self.all.tiers.hot.look(&self.all.tenant, &self.id).await? else {
+        let Some(row) = self.all.tiers.hot.head(&self.all.tenant, &self.id).await? else {
             return Ok(vec![]);
         };
         let head = record::head(&row.body)?;
@@ -202,7 +202,7 @@ impl Transcript {
         let mut flushed = Flushed::default();
         for _ in 0..ATTEMPTS {
             // Hot first: the hot copy is removed only after the manifest exists, so one of them is seen.
-            let row = hot.look(tenant, &self.id).await?;
+            let row = hot.head(tenant, &self.id).await?;
             let found = cold.manifest(tenant, &self.id).await?;
             let Some(row) = row else {
                 return match found {
@@ -223,7 +223,7 @@ impl Transcript {
                 None => Ok(false),
             };
             // The comparison is void if the hot copy changed meanwhile.
-            if hot.look(tenant, &self.id).await?.map(|now| now.version) != Some(row.version) {
+            if hot.head(tenant, &self.id).await?.map(|now| now.version) != Some(row.version) {
                 continue;
             }
             let behind = compared?;
@@ -373,7 +373,7 @@ impl Transcript {
     pub async fn unfork(&self, source: &TranscriptId) -> Result<bool> {
         let (hot, tenant) = (&self.all.tiers.hot, &self.all.tenant);
         for _ in 0..ATTEMPTS {
-            let row = hot.look(tenant, &self.id).await?;
+            let row = hot.head(tenant, &self.id).await?;
             let found = match &self.all.tiers.cold {
                 Some(cold) => cold.manifest(tenant, &self.id).await?,
                 None => None,
@@ -416,7 +416,7 @@ impl Transcript {
                 }
             }
         }
-        while let Some(row) = hot.look(tenant, &self.id).await? {
+        while let Some(row) = hot.head(tenant, &self.id).await? {
             hot.evict(tenant, &self.id, row.version).await?;
         }
         Ok(())

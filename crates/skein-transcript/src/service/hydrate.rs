@@ -26,7 +26,7 @@ impl Transcript {
     pub async fn hydrate(&self) -> Result<Hydrated> {
         let hot = &self.all.tiers.hot;
         for _ in 0..ATTEMPTS {
-            if hot.look(&self.all.tenant, &self.id).await?.is_some() {
+            if hot.head(&self.all.tenant, &self.id).await?.is_some() {
                 return Ok(Hydrated::Already);
             }
             let Some(cold) = &self.all.tiers.cold else {

@@ -25,7 +25,7 @@ impl Tier {
 impl Transcripts {
     /// The head of a transcript, with its tier.
     pub async fn locate(&self, id: &TranscriptId) -> Result<Option<(Tier, TranscriptHead)>> {
-        if let Some(row) = self.tiers.hot.look(&self.tenant, id).await? {
+        if let Some(row) = self.tiers.hot.head(&self.tenant, id).await? {
             return Ok(Some((Tier::Hot, record::head(&row.body)?)));
         }
         let cold = self.find(id).await?;

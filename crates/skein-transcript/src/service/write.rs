@@ -160,7 +160,7 @@ impl Transcript {
         let mut turn = all.tiers.turns.turn(&all.tenant, &self.id).await;
         *turn = None;
         for _ in 0..ATTEMPTS {
-            let Some(row) = all.tiers.hot.look(&all.tenant, &self.id).await? else {
+            let Some(row) = all.tiers.hot.head(&all.tenant, &self.id).await? else {
                 self.hydrate().await?;
                 continue;
             };

@@ -115,7 +115,7 @@ forward! {
 
 forward! {
     Hot:
-    look(tenant: &TenantId, id: &TranscriptId) -> Option<HeadRow>;
+    head(tenant: &TenantId, id: &TranscriptId) -> Option<HeadRow>;
     strands(tenant: &TenantId, id: &TranscriptId, from: u32, limit: usize) -> Option<Vec<StrandRow>>;
     read(tenant: &TenantId, id: &TranscriptId, range: Range) -> Option<Vec<Entry>>;
     find(tenant: &TenantId, id: &TranscriptId, ids: &[MessageId]) -> Option<Vec<Vec<IdLocation>>>;

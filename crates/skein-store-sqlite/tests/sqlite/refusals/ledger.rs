@@ -17,7 +17,7 @@ const LEDGER: Subject = Subject {
     open: |path| Ok(Box::new(SqliteBackend::open(path)?)),
     fill: |path| {
         let store = open(path);
-        tell(&store, 200);
+        append_events(&store, 200);
         store.close();
     },
     inspect,
@@ -29,11 +29,11 @@ fn open(path: &Path) -> Store {
     Store::new(Arc::new(SqliteBackend::open(path).unwrap()))
 }
 
-fn tell(store: &Store, events: u64) {
+fn append_events(store: &Store, events: u64) {
     let tenant = store.tenant(TenantId::default_tenant());
     for n in 1..=events {
         let job = move |w: &mut skein_store::Writer<'_>| {
-            w.tell(&Fact::EventsSealed {
+            w.append_event(&Fact::EventsSealed {
                 from: n,
                 to: n,
                 dropped: false,
@@ -49,7 +49,7 @@ fn tell(store: &Store, events: u64) {
 fn the_log_beside_it_is_private_too() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(&folder.path().join("skein.db"));
-    tell(&store, 1);
+    append_events(&store, 1);
     for entry in fs::read_dir(folder.path()).unwrap() {
         let entry = entry.unwrap();
         assert_eq!(
