@@ -8,6 +8,6 @@ mod page;
 mod reader;
 mod writer;
 
-pub use page::{DamagedRecord, RecordPage, RecordQuery, SideRowFault, SideRowFaultKind};
+pub use page::{DamagedRecord, RecordPage, RecordQuery, SideRowFault};
 pub use reader::Reader;
 pub use writer::Writer;

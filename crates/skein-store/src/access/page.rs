@@ -57,29 +57,22 @@ impl From<DamagedRecord> for Error {
     }
 }
 
-/// A row of a side table that does not match the sessions.
+/// A difference between a side table and the sessions.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SideRowFault {
-    pub table: Table,
-    pub session: String,
-    pub kind: SideRowFaultKind,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SideRowFaultKind {
+pub enum SideRowFault {
     /// The session belongs into the table but has no row there.
-    Missing,
+    Missing { table: Table, session: String },
     /// The table has a row of a session that does not belong there, or does not exist.
-    LeftOver,
+    LeftOver { table: Table, session: String },
 }
 
 impl fmt::Display for SideRowFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (session, table) = (&self.session, self.table.as_str());
-        let how = match self.kind {
-            SideRowFaultKind::Missing => "missing from",
-            SideRowFaultKind::LeftOver => "left over in",
+        let (table, session, how) = match self {
+            Self::Missing { table, session } => (table, session, "missing from"),
+            Self::LeftOver { table, session } => (table, session, "left over in"),
         };
+        let table = table.as_str();
         write!(
             f,
             "session `{session}` is {how} the list of {table} sessions"

@@ -8,8 +8,7 @@ use skein_domain::{
 };
 
 use super::page::{
-    DamagedRecord, EventPage, PAGE_BYTES, RecordPage, RecordQuery, SideRowFault, SideRowFaultKind,
-    decode,
+    DamagedRecord, EventPage, PAGE_BYTES, RecordPage, RecordQuery, SideRowFault, decode,
 };
 use crate::backend::{OrdinalRow, RawRead, Result, Row, RowFilter, Scan, SortOrder, Table};
 use crate::entity::Entity;
@@ -258,32 +257,23 @@ impl<'a> Reader<'a> {
             listed.push((table, self.ids_in(table)?));
         }
         let mut faults = vec![];
-        let mut fault = |table, session, kind| {
-            faults.push(SideRowFault {
-                table,
-                session,
-                kind,
-            });
-        };
-        let sessions = self.readable_where(&RowFilter::default(), |session: &Session| {
+        let sessions = self.readable_where(&RowFilter::default(), |record: &Session| {
             for (table, ids) in &mut listed {
-                let belongs = session.side_row(*table).is_some();
-                let id = session.id.as_str();
-                match (belongs, ids.remove(id)) {
-                    (true, false) => fault(*table, id.to_owned(), SideRowFaultKind::Missing),
-                    (false, true) => fault(*table, id.to_owned(), SideRowFaultKind::LeftOver),
+                let (table, session) = (*table, record.id.to_string());
+                match (record.side_row(table).is_some(), ids.remove(&session)) {
+                    (true, false) => faults.push(SideRowFault::Missing { table, session }),
+                    (false, true) => faults.push(SideRowFault::LeftOver { table, session }),
                     (true, true) | (false, false) => {}
                 }
             }
             false
         })?;
         for (table, mut ids) in listed {
-            for session in &sessions.damaged {
-                ids.remove(&session.id);
+            for damaged in &sessions.damaged {
+                ids.remove(&damaged.id);
             }
-            for id in ids {
-                fault(table, id, SideRowFaultKind::LeftOver);
-            }
+            let left_over = ids.into_iter();
+            faults.extend(left_over.map(|session| SideRowFault::LeftOver { table, session }));
         }
         Ok(faults)
     }
