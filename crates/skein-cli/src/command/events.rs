@@ -15,7 +15,7 @@ use crate::view::{self, Time};
 /// Page size when all events are wanted.
 const PART: u32 = 500;
 
-/// Events: every change, numbered without gaps
+/// Events: every change of a record, numbered without gaps
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct EventsArgs {

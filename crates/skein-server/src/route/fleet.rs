@@ -37,7 +37,7 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(agents))
 }
 
-/// Takes a message for the session, durably; its receipt tells how far it came.
+/// Stores a message for the session; its receipt shows the state of its delivery.
 #[utoipa::path(post, path = "/api/v1/sessions/{session}/send", tag = "fleet", request_body = wire::Send,
     params(("session" = String, Path), Keyed),
     responses((status = 200, body = wire::Receipt), (status = "default", body = wire::ErrorBody)))]
@@ -51,7 +51,7 @@ async fn send(
     ok(&requests, answer)
 }
 
-/// Stops the turn that is running; the session goes on.
+/// Interrupts the current turn; the session continues.
 #[utoipa::path(post, path = "/api/v1/sessions/{session}/interrupt", tag = "fleet", request_body = Option<wire::Interrupt>,
     params(("session" = String, Path), Keyed),
     responses((status = 200, body = wire::Session), (status = "default", body = wire::ErrorBody)))]
@@ -197,7 +197,7 @@ async fn receipt(
     Ok(Json(render::receipt(&found)))
 }
 
-/// Clears up after ended sessions, or tells what would be cleared up.
+/// Removes what ended sessions left behind, or reports what it would remove.
 #[utoipa::path(post, path = "/api/v1/gc", tag = "fleet", request_body = Option<wire::Gc>, params(Keyed),
     responses((status = 200, body = wire::GcReport), (status = "default", body = wire::ErrorBody)))]
 async fn gc(Change(requests, body): Change<wire::Gc>) -> Result<Response, ApiError> {

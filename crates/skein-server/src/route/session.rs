@@ -355,7 +355,7 @@ async fn tree(
     Ok(Json(render::tree(&requests, &tree)))
 }
 
-/// Makes a session that goes on from a point of this one's transcript. It is nobody's child.
+/// Creates a session that continues from a point of this one's transcript. It has no parent.
 #[utoipa::path(post, path = "/api/v1/sessions/{session}/fork", tag = "sessions", request_body = Option<wire::Fork>,
     params(("session" = String, Path), Keyed),
     responses((status = 201, body = wire::Session), (status = "default", body = wire::ErrorBody)))]

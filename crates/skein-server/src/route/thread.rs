@@ -99,7 +99,7 @@ async fn delete(
     Ok(render::answer(StatusCode::OK, &requests, answer))
 }
 
-/// Puts a thread away if nobody works on it. Repeating it changes nothing.
+/// Archives a thread on which no session works. Repeating it changes nothing.
 #[utoipa::path(post, path = "/api/v1/threads/{thread}/archive", tag = "threads",
     params(("thread" = String, Path), Keyed),
     responses((status = 200, body = wire::Thread), (status = "default", body = wire::ErrorBody)))]

@@ -73,7 +73,7 @@ struct ReadQuery {
 }
 
 /// Reads messages, or follows them with `Accept: text/event-stream`. A stream has events `message` (its id is
-/// the position, by which `Last-Event-ID` resumes), `rewound`, and `delta` for what is still being said.
+/// the position, by which `Last-Event-ID` resumes), `rewound`, and `delta` for a piece of an unfinished message.
 #[utoipa::path(get, path = "/api/v1/sessions/{session}/transcript", tag = "transcripts",
     params(("session" = String, Path), ReadQuery, ("Last-Event-ID" = Option<u64>, Header)),
     responses((status = 200, content((wire::List<wire::Message> = "application/json"), (String = "text/event-stream"))),
@@ -238,7 +238,7 @@ async fn append(
     ok(&requests, answer)
 }
 
-/// Passes a piece of a message that is still being said on to whoever follows. It is stored nowhere.
+/// Sends a piece of an unfinished message to the callers that follow the transcript. It is not stored.
 #[utoipa::path(post, path = "/api/v1/sessions/{session}/transcript/deltas", tag = "transcripts", request_body = wire::Delta,
     params(("session" = String, Path)),
     responses((status = 200, body = wire::DeltaPassed), (status = "default", body = wire::ErrorBody)))]
