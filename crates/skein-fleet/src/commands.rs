@@ -456,7 +456,7 @@ impl AgentCommands {
         Ok(())
     }
 
-    /// A spawn's workspace goes again, with a backup of whatever is in it. Files that nothing can keep stay.
+    /// Removes a spawn's workspace after a backup of its contents. Files that cannot be backed up stay.
     async fn undo_workspace(
         &self,
         saga: &Saga,

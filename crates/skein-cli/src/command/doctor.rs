@@ -12,8 +12,9 @@ use crate::text;
 
 /// Check the machine, the home and the daemon, and say how to fix what is wrong
 ///
-/// Works with and without a daemon, starts none, and changes nothing. It runs git, tmux and the agents' programs to get
-/// their versions. Exits with 1 if there is a problem.
+/// Works with and without a daemon, and starts none. To check whether it can, it makes a file in the home and a cgroup,
+/// and removes both; it changes nothing else. It runs git, tmux and the agents' programs to get their versions. Exits
+/// with 1 if there is a problem.
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArgs {}
 
