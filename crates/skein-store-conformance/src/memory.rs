@@ -142,7 +142,7 @@ fn closed() -> Error {
 
 type Key = (Table, String);
 /// A seal and its body, until that is dropped.
-type Sealed = (Seal, Option<Arc<[u8]>>);
+type StoredSeal = (Seal, Option<Arc<[u8]>>);
 
 /// One tenant's committed state.
 #[derive(Clone)]
@@ -152,7 +152,7 @@ struct Tenant {
     head: ChainHead,
     /// Those not yet sealed.
     events: BTreeMap<u64, Arc<Event>>,
-    seals: BTreeMap<u64, Sealed>,
+    seals: BTreeMap<u64, StoredSeal>,
 }
 
 impl Default for Tenant {
@@ -193,7 +193,7 @@ struct Changes {
     head: ChainHead,
     events: BTreeMap<u64, Arc<Event>>,
     removed_events: BTreeSet<u64>,
-    seals: BTreeMap<u64, Sealed>,
+    seals: BTreeMap<u64, StoredSeal>,
 }
 
 /// A committed state with a job's changes on top.
@@ -278,7 +278,7 @@ impl<'a> Overlay<'a> {
             .collect()
     }
 
-    fn seals_by_number(&self) -> BTreeMap<u64, &Sealed> {
+    fn seals_by_number(&self) -> BTreeMap<u64, &StoredSeal> {
         self.base
             .seals
             .iter()

@@ -15,7 +15,7 @@ use skein_store::event::{ChainHead, Event, Hash};
 use skein_store::seal::Seal;
 
 use crate::failure;
-use crate::writer::Run;
+use crate::writer::TransactionJob;
 
 /// One tenant's rows, through a connection with an open transaction.
 pub(crate) struct Access<'a> {
@@ -26,7 +26,7 @@ pub(crate) struct Access<'a> {
 }
 
 /// Wraps a tenant's job for the writer.
-pub(crate) fn run(tenant: TenantId, mut job: WriteJob) -> Run {
+pub(crate) fn run(tenant: TenantId, mut job: WriteJob) -> TransactionJob {
     Box::new(move |connection, path| {
         let mut access = Access::new(connection, path, &tenant);
         let result = job(&mut access);

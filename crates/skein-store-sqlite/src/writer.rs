@@ -1,7 +1,7 @@
 //! The one writer. Jobs that are queued together share one commit and its fsync, but fail separately.
 //!
 //! A thread does the work. On a disk that is faster than a thread switch, the caller that queued a job may run the
-//! queue instead ([`Queued::run_here`]); there is one connection, behind a lock. Checkpoints take longer and are
+//! queue instead ([`QueuedJob::run_here`]); there is one connection, behind a lock. Checkpoints take longer and are
 //! always left to the thread.
 
 use std::collections::VecDeque;
@@ -31,10 +31,10 @@ const QUICK: Duration = Duration::from_millis(1);
 const LOG_PAGES: u32 = 4000;
 
 /// A job in the open transaction. The writer may run it again after a rollback.
-pub(crate) type Run = Box<dyn FnMut(&Connection, &Path) -> Result<()> + Send>;
+pub(crate) type TransactionJob = Box<dyn FnMut(&Connection, &Path) -> Result<()> + Send>;
 
 struct Job {
-    run: Run,
+    run: TransactionJob,
     reply: WriteReply,
 }
 
@@ -107,13 +107,13 @@ impl Shared {
 
 /// A queued job. Dropping this wakes the thread, unless the job was already taken.
 #[must_use]
-pub(crate) struct Queued {
+pub(crate) struct QueuedJob {
     shared: Arc<Shared>,
     /// Number of jobs queued before it.
     ticket: u64,
 }
 
-impl Queued {
+impl QueuedJob {
     /// Runs the job on this thread if the disk is fast and no other job is queued or running; with several jobs the
     /// thread makes larger batches. Blocks for about one fsync.
     pub(crate) fn run_here(self) {
@@ -146,7 +146,7 @@ impl Queued {
     }
 }
 
-impl Drop for Queued {
+impl Drop for QueuedJob {
     fn drop(&mut self) {
         if !self.is_taken() {
             self.shared.changed.notify_one();
@@ -188,12 +188,12 @@ impl Writer {
         })
     }
 
-    pub(crate) fn submit(&self, run: Run, reply: WriteReply) {
+    pub(crate) fn submit(&self, run: TransactionJob, reply: WriteReply) {
         drop(self.enqueue(run, reply));
     }
 
     /// As [`Writer::submit`], for callers that may run the job themselves. `None` if it was refused.
-    pub(crate) fn enqueue(&self, run: Run, reply: WriteReply) -> Option<Queued> {
+    pub(crate) fn enqueue(&self, run: TransactionJob, reply: WriteReply) -> Option<QueuedJob> {
         let mut queue = self.shared.lock();
         let refusal = if queue.closed {
             Error::unavailable("the store is closed")
@@ -207,7 +207,7 @@ impl Writer {
             queue.jobs.push_back(Job { run, reply });
             drop(queue);
             let shared = self.shared.clone();
-            return Some(Queued { shared, ticket });
+            return Some(QueuedJob { shared, ticket });
         };
         drop(queue);
         reply(Err(refusal));
@@ -450,7 +450,7 @@ mod tests {
     use crate::schema::LEDGER;
     use crate::sql;
 
-    fn ours(job: WriteJob) -> Run {
+    fn ours(job: WriteJob) -> TransactionJob {
         sql::run(TenantId::default_tenant(), job)
     }
 
@@ -637,7 +637,7 @@ mod tests {
     }
 
     /// Which thread a job ran on.
-    fn reports_thread(sender: &mpsc::Sender<thread::ThreadId>) -> (Run, WriteReply) {
+    fn reports_thread(sender: &mpsc::Sender<thread::ThreadId>) -> (TransactionJob, WriteReply) {
         let (ran, sender) = (Arc::new(Mutex::new(None)), sender.clone());
         let noted = ran.clone();
         let run = Box::new(move |_: &Connection, _: &Path| {
@@ -672,7 +672,7 @@ mod tests {
                 writer.enqueue(run, reply).unwrap()
             })
             .collect();
-        queued.into_iter().for_each(Queued::run_here);
+        queued.into_iter().for_each(QueuedJob::run_here);
         drop(send);
         let ran: Vec<_> = receive.iter().collect();
         assert_eq!(ran.len(), 3);

@@ -31,7 +31,7 @@ const MOST_BYTES: usize = 1 << 30;
 
 /// An event in a seal; field names are short to save space.
 #[derive(Serialize, Deserialize)]
-struct Packed {
+struct PackedEvent {
     n: u64,
     t: i64,
     k: String,
@@ -63,7 +63,7 @@ pub fn pack(events: &[Event], sealed_at: Timestamp) -> Result<(Seal, Vec<u8>)> {
     };
     let mut lines = Vec::new();
     for event in events {
-        let packed = Packed {
+        let packed = PackedEvent {
             n: event.seq,
             t: event.at.as_micros(),
             k: event.kind.clone(),
@@ -102,7 +102,7 @@ pub fn unpack(seal: &Seal, body: &[u8]) -> std::result::Result<Vec<Event>, Strin
     let mut prev_hash = seal.prev_hash;
     let mut events = Vec::new();
     for line in lines.split(|b| *b == b'\n').filter(|l| !l.is_empty()) {
-        let packed: Packed = serde_json::from_slice(line).map_err(|e| e.to_string())?;
+        let packed: PackedEvent = serde_json::from_slice(line).map_err(|e| e.to_string())?;
         let hash = *blake3::Hash::from_hex(&packed.x)
             .map_err(|e| e.to_string())?
             .as_bytes();

@@ -41,7 +41,7 @@ pub struct Bucket {
     attempts: usize,
 }
 
-enum Tried {
+enum PutAttempt {
     Done,
     /// The condition does not hold; this attempt wrote nothing.
     Refused,
@@ -102,7 +102,7 @@ impl Bucket {
         body: &PutPayload,
         mark: &str,
         when: &PutCondition,
-    ) -> Result<Tried> {
+    ) -> Result<PutAttempt> {
         let mode = match when {
             PutCondition::Absent => PutMode::Create,
             PutCondition::Unchanged(tag) => PutMode::Update(version(tag)),
@@ -113,16 +113,16 @@ impl Bucket {
             ..PutOptions::default()
         };
         let Err(error) = self.writes.put_opts(path, body.clone(), options).await else {
-            return Ok(Tried::Done);
+            return Ok(PutAttempt::Done);
         };
         let failure = Failure::of(&error);
         let error = || failure.to_error(&self.label, self.timeout);
         match failure.means() {
-            Means::Refused => Ok(Tried::Refused),
+            Means::Refused => Ok(PutAttempt::Refused),
             // There is no object to replace.
-            Means::NoObject => Ok(Tried::Refused),
-            Means::Contended | Means::NotSent => Ok(Tried::Contended(error())),
-            Means::Unknown => Ok(Tried::InDoubt(error())),
+            Means::NoObject => Ok(PutAttempt::Refused),
+            Means::Contended | Means::NotSent => Ok(PutAttempt::Contended(error())),
+            Means::Unknown => Ok(PutAttempt::InDoubt(error())),
             Means::Denied | Means::Misconfigured => Err(error()),
         }
     }
@@ -132,19 +132,19 @@ impl Bucket {
         let (mut doubt, mut pause) = (None, Duration::from_millis(50));
         for attempt in 1.. {
             match self.try_put(&path, &body, &mark, &when).await? {
-                Tried::Done => return Ok(PutResult::Done),
-                Tried::Refused => {
+                PutAttempt::Done => return Ok(PutResult::Done),
+                PutAttempt::Refused => {
                     return match doubt {
                         None => Ok(PutResult::Refused),
                         Some(why) => self.check_mark(&path, &mark, why).await,
                     };
                 }
-                Tried::Contended(why) if attempt >= self.attempts => {
+                PutAttempt::Contended(why) if attempt >= self.attempts => {
                     return Err(doubt.unwrap_or(why));
                 }
-                Tried::InDoubt(why) if attempt >= self.attempts => return Err(why),
-                Tried::Contended(_) => {}
-                Tried::InDoubt(why) => doubt = Some(why),
+                PutAttempt::InDoubt(why) if attempt >= self.attempts => return Err(why),
+                PutAttempt::Contended(_) => {}
+                PutAttempt::InDoubt(why) => doubt = Some(why),
             }
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(Duration::from_secs(2));

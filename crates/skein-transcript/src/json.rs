@@ -59,9 +59,9 @@ pub fn read<T: DeserializeOwned>(text: &str) -> serde_json::Result<T> {
 
 /// A value that is truncated at [`DEEPEST`] levels while it is read.
 #[derive(Debug)]
-pub(crate) struct Pruned(pub(crate) Value);
+pub(crate) struct TruncatedValue(pub(crate) Value);
 
-impl<'de> Deserialize<'de> for Pruned {
+impl<'de> Deserialize<'de> for TruncatedValue {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Levels(DEEPEST).deserialize(deserializer).map(Self)
     }
@@ -151,7 +151,7 @@ mod tests {
     fn l13_any_depth_is_read_and_cut_alike() {
         for levels in [1, DEEPEST, DEEPEST + 1, 127, 128, 1_000_000] {
             let text = nested(levels);
-            let read: Pruned = serde_json::from_str(&text).unwrap();
+            let read: TruncatedValue = serde_json::from_str(&text).unwrap();
             assert!(!is_too_deep(&read.0), "{levels}");
             assert_eq!(read.0.to_string().contains(OMITTED), levels > DEEPEST);
             let mut whole: Value = super::read(&text).unwrap();
@@ -167,7 +167,7 @@ mod tests {
     #[test]
     fn what_is_not_deep_is_read_as_it_is() {
         let value = json!({"a": [1, -2, 2.5, "x\n", null, true, {}, []]});
-        let read: Pruned = serde_json::from_str(&value.to_string()).unwrap();
+        let read: TruncatedValue = serde_json::from_str(&value.to_string()).unwrap();
         assert_eq!(read.0, value);
     }
 }

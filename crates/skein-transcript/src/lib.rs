@@ -42,5 +42,5 @@ pub use index::SearchIndex;
 pub use message::{Block, Message, MessageRole, PositionedMessage};
 pub use search::Searchable;
 pub use service::{HistoryPoint, Tiers, Transcript, Transcripts, WriteContext};
-pub use state::{StateSlice, Versioned};
+pub use state::{StateSlice, VersionedState};
 pub use usage::TokenUsage;

@@ -47,14 +47,14 @@ pub(crate) struct Manifest {
     pub(crate) strands: Vec<ColdStrand>,
 }
 
-type Kept = (Name, Arc<Vec<Entry>>);
+type CachedSegment = (Name, Arc<Vec<Entry>>);
 
 /// The cold tier with its caches.
 #[derive(Clone, Debug)]
 pub(crate) struct Objects {
     pub(crate) cold: Arc<dyn Cold>,
     pub(crate) cipher: Arc<dyn Cipher>,
-    kept: Arc<Mutex<VecDeque<Kept>>>,
+    kept: Arc<Mutex<VecDeque<CachedSegment>>>,
     ids: Arc<Mutex<Fingerprints>>,
 }
 

@@ -18,12 +18,12 @@ use crate::chain::{Entry, Marks, Strand, TranscriptHead};
 use crate::error::{Error, Result};
 use crate::json;
 use crate::message::{Damage, Message};
-use crate::state::Versioned;
+use crate::state::VersionedState;
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Content {
     Message(Box<Message>),
-    State(Box<Versioned>),
+    State(Box<VersionedState>),
 }
 
 #[derive(Serialize, Deserialize)]
@@ -62,7 +62,7 @@ pub(crate) fn size(message: &Message) -> usize {
 
 /// A decoded entry.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Decoded {
+pub(crate) struct DecodedEntry {
     /// None if not even these can be read.
     pub(crate) marks: Option<Marks>,
     pub(crate) content: Content,
@@ -71,10 +71,10 @@ pub(crate) struct Decoded {
 
 /// Decodes an entry. If that fails, it returns the readable parts with notes in place of the rest, or a message that
 /// says that nothing is readable, so that others can still be read.
-pub(crate) fn entry(entry: &Entry) -> Decoded {
+pub(crate) fn entry(entry: &Entry) -> DecodedEntry {
     let reason = match strict(entry) {
         Ok((marks, content)) => {
-            return Decoded {
+            return DecodedEntry {
                 marks: Some(marks),
                 content,
                 damage: None,
@@ -87,7 +87,7 @@ pub(crate) fn entry(entry: &Entry) -> Decoded {
         reason,
         stored: entry.payload.clone(),
     };
-    Decoded {
+    DecodedEntry {
         marks,
         content,
         damage: Some(damage),
@@ -117,7 +117,7 @@ fn strict(entry: &Entry) -> std::result::Result<(Marks, Content), String> {
     };
     let content = match (record.message, record.state) {
         (Some(message), None) => Content::Message(Box::new(Message::try_from(message)?)),
-        (None, Some(state)) => Content::State(Box::new(Versioned::try_from(state)?)),
+        (None, Some(state)) => Content::State(Box::new(VersionedState::try_from(state)?)),
         _ => return Err("it contains neither a message nor a state, or both".into()),
     };
     // Earlier builds stored values that readers of the API cannot parse.
@@ -137,14 +137,14 @@ fn strict(entry: &Entry) -> std::result::Result<(Marks, Content), String> {
 /// The id of an entry's message, if it is readable; skips the rest.
 pub(crate) fn id(entry: &Entry) -> Option<Cow<'_, str>> {
     #[derive(Deserialize)]
-    struct Named<'a> {
+    struct IdOnly<'a> {
         #[serde(borrow)]
         id: Cow<'a, str>,
     }
     #[derive(Deserialize)]
     struct Holding<'a> {
         #[serde(borrow)]
-        message: Option<Named<'a>>,
+        message: Option<IdOnly<'a>>,
     }
     let held: Holding<'_> = serde_json::from_slice(&entry.payload).ok()?;
     held.message.map(|message| message.id)

@@ -53,11 +53,14 @@ pub fn closing(messages: &[Message]) -> Vec<Message> {
         .collect()
 }
 
-type Matched<'a> = Vec<(&'a ToolCall, Option<(&'a Message, &'a ToolResult)>)>;
+type CallsWithResults<'a> = Vec<(&'a ToolCall, Option<(&'a Message, &'a ToolResult)>)>;
 
 /// Each call with its result, and the other messages.
-fn match_results<'a>(caller: &'a Message, batch: &'a [Message]) -> (Matched<'a>, Vec<Message>) {
-    let mut matched: Matched<'a> = caller.calls().map(|call| (call, None)).collect();
+fn match_results<'a>(
+    caller: &'a Message,
+    batch: &'a [Message],
+) -> (CallsWithResults<'a>, Vec<Message>) {
+    let mut matched: CallsWithResults<'a> = caller.calls().map(|call| (call, None)).collect();
     let mut others = vec![];
     for message in batch {
         for result in message.results() {

@@ -25,7 +25,7 @@ pub struct Searchable {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Refreshed {
+pub struct RefreshReport {
     pub added: u64,
 }
 

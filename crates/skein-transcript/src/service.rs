@@ -34,7 +34,7 @@ use crate::hot::{Commit, HeadRow, Hot, KnownIds};
 use crate::id::{MessageId, RunNumber, TranscriptId};
 use crate::objects::Objects;
 use crate::record;
-use crate::state::Versioned;
+use crate::state::VersionedState;
 use crate::usage::TokenUsage;
 use draft::Draft;
 use turn::WriteTurns;
@@ -252,7 +252,7 @@ impl Transcript {
     }
 
     /// The current state slice.
-    pub async fn state(&self) -> Result<Versioned> {
+    pub async fn state(&self) -> Result<VersionedState> {
         self.pinned().await?.state().await
     }
 }

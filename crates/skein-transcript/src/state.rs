@@ -34,7 +34,7 @@ impl StateSlice {
 /// A state with its version. Versions only grow, also in forks and after rewinds; 0 is the empty state of a new
 /// transcript.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Versioned {
+pub struct VersionedState {
     pub version: u64,
     pub state: StateSlice,
 }

@@ -7,7 +7,9 @@ use skein_transcript::chain::TranscriptHead;
 use skein_transcript::message::CoveredRange;
 use skein_transcript::service::{Direction, MessagePage, MessageQuery, Tier, TranscriptSnapshot};
 use skein_transcript::usage::rollup;
-use skein_transcript::{Message, PositionedMessage, TokenUsage, TranscriptId, Versioned, zeitlich};
+use skein_transcript::{
+    Message, PositionedMessage, TokenUsage, TranscriptId, VersionedState, zeitlich,
+};
 
 use super::access::{TranscriptRequests, is_missing};
 use super::live::TranscriptFollower;
@@ -96,11 +98,11 @@ impl TranscriptRequests<'_> {
         Ok((open.session, context))
     }
 
-    pub async fn state(self, reference: String) -> Result<(Session, Versioned), Error> {
+    pub async fn state(self, reference: String) -> Result<(Session, VersionedState), Error> {
         let open = self.readable(reference).await?;
         let state = match open.is_known_empty().await? {
-            true => Versioned::default(),
-            false => or_empty(open.transcript.state().await, Versioned::default())?,
+            true => VersionedState::default(),
+            false => or_empty(open.transcript.state().await, VersionedState::default())?,
         };
         Ok((open.session, state))
     }
@@ -159,7 +161,7 @@ impl TranscriptRequests<'_> {
     pub async fn export_zeitlich(self, reference: String) -> Result<(Session, Vec<u8>), Error> {
         let view = self.view(reference).await?;
         let (shown, state) = match &view.pinned {
-            None => (vec![], Versioned::default()),
+            None => (vec![], VersionedState::default()),
             Some(pinned) => (pinned.effective().await?, pinned.state().await?),
         };
         let blob = blocking(move || {

@@ -497,12 +497,12 @@ pub(crate) fn but_version(session: &Session) -> Session {
 
 /// Holds every handoff and broadcast between lock and commit until the test releases it.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct HoldPoint {
     pub(crate) entered: Notify,
     go: (Mutex<bool>, Condvar),
 }
 
-impl Default for Held {
+impl Default for HoldPoint {
     fn default() -> Self {
         Self {
             entered: Notify::new(),
@@ -511,7 +511,7 @@ impl Default for Held {
     }
 }
 
-impl Held {
+impl HoldPoint {
     /// Releases the one that is held, and all later ones.
     pub(crate) fn release(&self) {
         *self.go.0.lock().unwrap() = true;
@@ -519,7 +519,7 @@ impl Held {
     }
 }
 
-impl FaultPoints for Held {
+impl FaultPoints for HoldPoint {
     fn reach(&self, point: &str) {
         if point.ends_with(".commit.begin") {
             self.entered.notify_one();

@@ -211,7 +211,7 @@ async fn l4_recovery_goes_on_after_a_failure() {
 async fn l4_a_handoff_cut_short_is_undone_at_the_next_start() {
     for what in BOTH {
         let folder = tempfile::tempdir().unwrap();
-        let held = Arc::new(crate::common::Held::default());
+        let held = Arc::new(crate::common::HoldPoint::default());
         let world = World::on(sqlite(folder.path()), held.clone()).await;
         let before = world.root_with(tokens(90)).await;
         let mut caller = tokio::task::JoinSet::new();

@@ -11,7 +11,7 @@ use skein_ledger::{Answer, Error, RequestOutcome};
 use tokio::task::JoinSet;
 
 use crate::common::{
-    Held, UNLIMITED, World, actor, actors, below, fence, memory, race, refused, sqlite, task,
+    HoldPoint, UNLIMITED, World, actor, actors, below, fence, memory, race, refused, sqlite, task,
 };
 
 fn thread(answer: Answer) -> Thread {
@@ -42,7 +42,7 @@ async fn archive(world: &World, session: &Session) -> Result<Thread, Error> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_archive_waits_for_all_sessions_at_work() {
-    let held = Arc::new(Held::default());
+    let held = Arc::new(HoldPoint::default());
     let world = World::on(memory(), held.clone()).await;
     let expected = |session: &Session, phase| Refused::ThreadNotEmpty {
         thread: session.thread.clone(),

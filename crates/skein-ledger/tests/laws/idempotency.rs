@@ -10,7 +10,8 @@ use skein_ledger::{Answer, RequestOutcome};
 use skein_store_conformance::fault::{Fault, FaultyBackend};
 
 use crate::common::{
-    Held, UNLIMITED, World, actor, actors, below, conflict, memory, race, refused, sqlite, task,
+    HoldPoint, UNLIMITED, World, actor, actors, below, conflict, memory, race, refused, sqlite,
+    task,
 };
 
 fn replayed(answer: Answer) -> String {
@@ -130,7 +131,7 @@ async fn l1_concurrent_requests_with_one_key_have_one_effect() {
 /// While a saga is being interpreted its key is refused as busy; afterwards it gives the answer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_key_under_way_is_neither_new_nor_answered() {
-    let held = Arc::new(Held::default());
+    let held = Arc::new(HoldPoint::default());
     let world = World::on(memory(), held.clone()).await;
     let session = world.root().await;
     let hand_over = || {

@@ -8,7 +8,8 @@ use skein_store_conformance::fault::{Fault, FaultyBackend};
 use tokio::task::JoinSet;
 
 use crate::common::{
-    Held, UNLIMITED, World, actor, actors, but_version, conflict, memory, tokens, wait_for_event,
+    HoldPoint, UNLIMITED, World, actor, actors, but_version, conflict, memory, tokens,
+    wait_for_event,
 };
 
 async fn with(points: Arc<dyn FaultPoints>) -> World {
@@ -17,7 +18,7 @@ async fn with(points: Arc<dyn FaultPoints>) -> World {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn l4_a_caller_that_hangs_up_does_not_stop_the_handoff() {
-    let held = Arc::new(Held::default());
+    let held = Arc::new(HoldPoint::default());
     let world = with(held.clone()).await;
     let before = world.root().await;
     let (requests, id) = (world.requests(), before.id.to_string());
@@ -43,7 +44,7 @@ async fn l4_a_caller_that_hangs_up_does_not_stop_the_handoff() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn l4_a_locked_session_does_nothing_else() {
-    let held = Arc::new(Held::default());
+    let held = Arc::new(HoldPoint::default());
     let world = with(held.clone()).await;
     let session = world.root().await;
     let id = || session.id.to_string();
@@ -106,7 +107,7 @@ async fn l4_a_locked_session_does_nothing_else() {
 /// The lock changes only the phase, so a revert keeps what children gave back meanwhile.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn l4_a_child_that_ends_under_a_locked_parent_gives_its_budget_back() {
-    let held = Arc::new(Held::default());
+    let held = Arc::new(HoldPoint::default());
     let faults = Arc::new(FaultyBackend::new(memory()));
     let world = World::on(faults.clone(), held.clone()).await;
     let parent = world.root_with(tokens(100)).await;
@@ -144,7 +145,7 @@ async fn l4_a_child_that_ends_under_a_locked_parent_gives_its_budget_back() {
 /// A broadcast does not give out budget that the children of the locked parent overspent.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn l8_a_broadcast_whose_budget_goes_meanwhile_is_refused_and_undone() {
-    let held = Arc::new(Held::default());
+    let held = Arc::new(HoldPoint::default());
     let world = with(held.clone()).await;
     let parent = world.root_with(tokens(100)).await;
     let child = world.child(&parent.id, tokens(60)).await;

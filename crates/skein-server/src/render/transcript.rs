@@ -8,7 +8,7 @@ use skein_transcript::message::{Image, Native, Part, ToolCall, ToolOutcome, Tool
 use skein_transcript::service::{HotCopy, Hydrated};
 use skein_transcript::state::{Task, TaskStatus};
 use skein_transcript::{
-    Block, Message, MessageRole, PositionedMessage, StateSlice, TokenUsage, Versioned,
+    Block, Message, MessageRole, PositionedMessage, StateSlice, TokenUsage, VersionedState,
 };
 use skein_wire as wire;
 
@@ -217,7 +217,7 @@ pub(crate) fn summary(body: &wire::Compact) -> Result<Message, Invalid> {
     ))
 }
 
-pub(crate) fn state(session: &SessionId, versioned: &Versioned) -> wire::State {
+pub(crate) fn state(session: &SessionId, versioned: &VersionedState) -> wire::State {
     let tasks = &versioned.state.tasks;
     let task = |(id, t): (&str, &Task)| {
         let task = wire::Task {

@@ -17,7 +17,7 @@ const LEVEL: i32 = 1;
 const WORTH: usize = 100;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Packed {
+pub(super) struct PackedPayload {
     /// The size before compression; 0 if `bytes` is the payload itself.
     pub(super) size: usize,
     pub(super) bytes: Vec<u8>,
@@ -28,18 +28,18 @@ thread_local! {
     static UNPACKER: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) };
 }
 
-pub(super) fn pack(payload: Vec<u8>) -> Packed {
+pub(super) fn pack(payload: Vec<u8>) -> PackedPayload {
     let packed = if payload.len() < WORTH {
         None
     } else {
         with_packer(&payload).filter(|packed| packed.len() + payload.len() / 16 < payload.len())
     };
     match packed {
-        Some(bytes) => Packed {
+        Some(bytes) => PackedPayload {
             size: payload.len(),
             bytes,
         },
-        None => Packed {
+        None => PackedPayload {
             size: 0,
             bytes: payload,
         },
@@ -82,7 +82,7 @@ mod tests {
 
     const SHORT: &[u8] = br#"{"v":1,"n":7,"message":{"id":"msg_01Xy","role":"user","blocks":[{"kind":"text","text":"Please look at the login form"}],"at":1790000000123456,"run":3}}"#;
 
-    fn round_trips(payload: &[u8]) -> Packed {
+    fn round_trips(payload: &[u8]) -> PackedPayload {
         let packed = pack(payload.to_vec());
         let unpacked = unpack(packed.size, &packed.bytes).unwrap();
         assert_eq!(unpacked.as_ref().unwrap_or(&packed.bytes), payload);

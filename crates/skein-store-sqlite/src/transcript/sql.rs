@@ -9,7 +9,7 @@ use skein_transcript::hot::{
 use skein_transcript::{MessageId, TranscriptId};
 
 use super::file::{Result, StatementError};
-use super::pack::{self, Packed};
+use super::pack::{self, PackedPayload};
 
 #[derive(Clone, Debug)]
 pub(super) struct Name {
@@ -33,7 +33,7 @@ pub(super) struct Change {
 pub(super) struct PackedEntry {
     pub(super) position: u64,
     pub(super) chain: Chain,
-    pub(super) payload: Packed,
+    pub(super) payload: PackedPayload,
     /// See [`id_key`].
     pub(super) id: Option<Vec<u8>>,
 }

@@ -19,12 +19,12 @@ type Strands = BTreeMap<u32, BTreeMap<u64, NewEntry>>;
 
 #[derive(Debug, Default)]
 pub struct MemoryHot {
-    transcripts: Mutex<BTreeMap<Name, Held>>,
+    transcripts: Mutex<BTreeMap<Name, StoredTranscript>>,
 }
 
 /// Everything of one transcript.
 #[derive(Debug, Default)]
-struct Held {
+struct StoredTranscript {
     head: Option<HeadRow>,
     strands: BTreeMap<u32, String>,
     entries: Strands,
@@ -33,7 +33,7 @@ struct Held {
 }
 
 impl MemoryHot {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Name, Held>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Name, StoredTranscript>> {
         self.transcripts
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -49,7 +49,7 @@ impl MemoryHot {
         &self,
         tenant: &TenantId,
         id: &TranscriptId,
-        show: impl FnOnce(&Held) -> T,
+        show: impl FnOnce(&StoredTranscript) -> T,
     ) -> Option<T> {
         let transcripts = self.lock();
         let held = transcripts.get(&(tenant.clone(), id.clone()));
@@ -183,7 +183,7 @@ impl Hot for MemoryHot {
     }
 }
 
-impl Held {
+impl StoredTranscript {
     fn version(&self) -> Option<u64> {
         self.head.as_ref().map(|head| head.version)
     }

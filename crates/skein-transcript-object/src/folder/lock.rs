@@ -21,7 +21,7 @@ pub(super) struct Locks {
 }
 
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct HeldLock {
     _file: File,
 }
 
@@ -30,7 +30,7 @@ impl Locks {
         Self { folder }
     }
 
-    pub(super) fn lock(&self, name: &str) -> Result<Held> {
+    pub(super) fn lock(&self, name: &str) -> Result<HeldLock> {
         let number = blake3::hash(name.as_bytes()).as_bytes()[0];
         let path = self.folder.join(format!("{number:02x}"));
         let mut options = OpenOptions::new();
@@ -39,7 +39,7 @@ impl Locks {
         let (since, mut pause) = (Instant::now(), Duration::from_micros(200));
         loop {
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => return Ok(Held { _file: file }),
+                Ok(()) => return Ok(HeldLock { _file: file }),
                 Err(Errno::WOULDBLOCK | Errno::INTR) if since.elapsed() < PATIENCE => {
                     std::thread::sleep(pause);
                     pause = (pause * 2).min(Duration::from_millis(10));

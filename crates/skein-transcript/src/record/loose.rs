@@ -11,9 +11,9 @@ use super::message::{MessageV1, PartV1};
 use super::slice::{StateV1, VersionedV1};
 use crate::chain::{Entry, Marks};
 use crate::id::MessageId;
-use crate::json::Pruned;
+use crate::json::TruncatedValue;
 use crate::message::{Block, Image, Message, MessageRole, Native, Part, ToolCall};
-use crate::state::{Task, Versioned};
+use crate::state::{Task, VersionedState};
 use crate::usage::TokenUsage;
 
 /// Prefix of ids of messages without a readable id; the position follows.
@@ -59,7 +59,7 @@ struct LooseBlock {
     signature: Option<String>,
     id: Option<String>,
     name: Option<String>,
-    input: Option<Pruned>,
+    input: Option<TruncatedValue>,
     call: Option<String>,
     content: Option<Vec<PartV1>>,
     failed: Option<bool>,
@@ -72,12 +72,12 @@ struct LooseState {
     version: u64,
     tasks: BTreeMap<String, Task>,
     edges: Vec<(String, String)>,
-    custom: BTreeMap<String, Pruned>,
+    custom: BTreeMap<String, TruncatedValue>,
 }
 
 /// The common field of messages and states in any form.
 #[derive(Deserialize)]
-struct Named {
+struct IdOnly {
     id: Option<String>,
 }
 
@@ -87,7 +87,7 @@ pub(super) fn entry(entry: &Entry, reason: &str) -> (Option<Marks>, Content) {
     {
         return (Some(payload.marks()), content);
     }
-    let named = serde_json::from_slice::<Payload<Named, Named>>(&entry.payload).ok();
+    let named = serde_json::from_slice::<Payload<IdOnly, IdOnly>>(&entry.payload).ok();
     let marks = named.as_ref().map(Payload::marks);
     let id = named.and_then(|payload| payload.message?.id?.parse().ok());
     let id: MessageId = id.unwrap_or_else(|| nameless(entry.position));
@@ -162,7 +162,7 @@ impl LooseBlock {
 }
 
 impl LooseState {
-    fn read(&self) -> Option<Versioned> {
+    fn read(&self) -> Option<VersionedState> {
         let custom = self.custom.iter().map(|(k, v)| (k.clone(), v.0.clone()));
         let state = StateV1 {
             tasks: self.tasks.clone(),
@@ -170,6 +170,6 @@ impl LooseState {
             custom: custom.collect(),
         };
         let version = self.version;
-        Versioned::try_from(VersionedV1 { version, state }).ok()
+        VersionedState::try_from(VersionedV1 { version, state }).ok()
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::state::{StateSlice, Task, Versioned};
+use crate::state::{StateSlice, Task, VersionedState};
 
 #[derive(Serialize, Deserialize)]
 pub(super) struct VersionedV1 {
@@ -22,8 +22,8 @@ pub(super) struct StateV1 {
     pub(super) custom: BTreeMap<String, Value>,
 }
 
-impl From<&Versioned> for VersionedV1 {
-    fn from(versioned: &Versioned) -> Self {
+impl From<&VersionedState> for VersionedV1 {
+    fn from(versioned: &VersionedState) -> Self {
         Self {
             version: versioned.version,
             state: (&versioned.state).into(),
@@ -31,7 +31,7 @@ impl From<&Versioned> for VersionedV1 {
     }
 }
 
-impl TryFrom<VersionedV1> for Versioned {
+impl TryFrom<VersionedV1> for VersionedState {
     type Error = String;
     fn try_from(record: VersionedV1) -> Result<Self, String> {
         Ok(Self {

@@ -60,7 +60,7 @@ fn message() -> Message {
     }
 }
 
-fn state() -> Versioned {
+fn state() -> VersionedState {
     let mut state = StateSlice::default();
     for id in ["1", "2"] {
         let task = Task {
@@ -74,7 +74,7 @@ fn state() -> Versioned {
     }
     state.tasks.block("1", "2").unwrap();
     state.custom.insert("key".into(), json!([1, null]));
-    Versioned { version: 3, state }
+    VersionedState { version: 3, state }
 }
 
 fn check(content: Content) -> String {
@@ -89,7 +89,7 @@ fn check(content: Content) -> String {
         chain: Chain::START,
         payload,
     };
-    let decoded = Decoded {
+    let decoded = DecodedEntry {
         marks: Some(marks),
         content,
         damage: None,
@@ -204,7 +204,9 @@ fn l13_as_much_is_read_of_a_damaged_entry_as_can_be() {
     let mut expected = message();
     for block in &mut expected.blocks {
         if let Block::ToolCall(call) = block {
-            call.input = serde_json::from_str::<json::Pruned>(&deep).unwrap().0;
+            call.input = serde_json::from_str::<json::TruncatedValue>(&deep)
+                .unwrap()
+                .0;
         }
     }
     assert_eq!(read, expected);

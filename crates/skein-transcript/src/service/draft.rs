@@ -8,7 +8,7 @@ use crate::hot::{HeadRow, KnownIds, NewEntry, StagedEntries, StrandRow, Transcri
 use crate::id::MessageId;
 use crate::message::Message;
 use crate::record::{self, Content};
-use crate::state::{StateSlice, Versioned};
+use crate::state::{StateSlice, VersionedState};
 
 pub(crate) struct Draft {
     head: TranscriptHead,
@@ -100,7 +100,7 @@ impl Draft {
             ..self.head.marks
         };
         let version = self.head.version;
-        let content = Content::State(Box::new(Versioned { version, state }));
+        let content = Content::State(Box::new(VersionedState { version, state }));
         self.push(marks, &content, None, "a state", StateSlice::MOST)?;
         Ok(version)
     }

@@ -7,7 +7,7 @@ use crate::compaction::{CoveredRanges, arrange};
 use crate::error::Result;
 use crate::message::{Message, PositionedMessage};
 use crate::repair::repair;
-use crate::state::Versioned;
+use crate::state::VersionedState;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
@@ -88,7 +88,7 @@ impl TranscriptSnapshot {
     }
 
     /// The state slice at that point.
-    pub async fn state(&self) -> Result<Versioned> {
+    pub async fn state(&self) -> Result<VersionedState> {
         self.view().state().await
     }
 

@@ -14,7 +14,7 @@ use crate::id::{MessageId, TranscriptId};
 use crate::message::{Message, PositionedMessage};
 use crate::objects::{ColdStrand, Manifest};
 use crate::record::{self, Content};
-use crate::state::Versioned;
+use crate::state::VersionedState;
 
 /// About how much is read at once.
 const CHUNK_BYTES: usize = 4 * 1024 * 1024;
@@ -241,9 +241,9 @@ impl View<'_> {
         }
     }
 
-    pub(super) async fn state(&mut self) -> Result<Versioned> {
+    pub(super) async fn state(&mut self) -> Result<VersionedState> {
         let Some(position) = self.head.marks.state else {
-            return Ok(Versioned::default());
+            return Ok(VersionedState::default());
         };
         let decoded = record::entry(&self.entry(position).await?);
         match (decoded.content, decoded.damage) {

@@ -44,14 +44,14 @@ pub enum OpenCalls {
     OfEarlierRuns,
 }
 
-struct Changed {
+struct AppliedEdit {
     appended: Appended,
     /// Number of messages before.
     before: u64,
     after: TranscriptHead,
 }
 
-impl Changed {
+impl AppliedEdit {
     fn rewound(&self) -> Rewound {
         Rewound {
             end: self.after.end,
@@ -150,7 +150,7 @@ impl Transcript {
 
     /// Decides on the present content and commits; repeats if another process was faster. Writers of this process take
     /// turns.
-    async fn change(&self, by: WriteContext, request: Request<'_>) -> Result<Changed> {
+    async fn change(&self, by: WriteContext, request: Request<'_>) -> Result<AppliedEdit> {
         let all = &self.all;
         if let Request::Append(messages) = request
             && let Some(changed) = self.append_unseen(by, messages).await?
@@ -175,7 +175,7 @@ impl Transcript {
             let mut draft = Draft::on(&head, by);
             let mut view = all.view_at(&self.id, head);
             let appended = self.decide(&mut view, &mut draft, &request).await?;
-            let changed = Changed {
+            let changed = AppliedEdit {
                 appended,
                 before: view.head.marks.messages,
                 after: draft.head().clone(),
@@ -208,7 +208,7 @@ impl Transcript {
         &self,
         by: WriteContext,
         messages: &[Message],
-    ) -> Result<Option<Changed>> {
+    ) -> Result<Option<AppliedEdit>> {
         let all = &self.all;
         let (hot, tenant) = (&all.tiers.hot, &all.tenant);
         let mut turn = all.tiers.turns.turn(tenant, &self.id).await;
@@ -236,7 +236,7 @@ impl Transcript {
                 return Ok(None);
             }
         }
-        let changed = Changed {
+        let changed = AppliedEdit {
             appended: Appended {
                 added: messages.len(),
                 already: 0,
