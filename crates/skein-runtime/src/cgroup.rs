@@ -49,7 +49,7 @@ impl Groups {
     /// The cgroup in which groups can be made; the error says why there is none. As a test it makes a group, moves this
     /// process into it and back, and removes it, which takes longer than everything else that a start adds.
     pub fn find(&self) -> Result<PathBuf, String> {
-        let parent = self.parent()?;
+        let parent = self.parent(own())?;
         let shown = parent.display().to_string();
         let probe = Group::create_in(&parent, &format!("probe.{}", std::process::id()))
             .map_err(|e| format!("cannot make a group in `{shown}`: {e}"))?;
@@ -64,7 +64,7 @@ impl Groups {
 
     /// A new group for a run; none where groups cannot be made.
     pub(crate) fn create(&self, mark: &str) -> Option<Group> {
-        let group = Group::create_in(&self.parent().ok()?, mark).ok()?;
+        let group = Group::create_in(&self.parent(own()).ok()?, mark).ok()?;
         if group.can_kill() {
             return Some(group);
         }
@@ -72,21 +72,22 @@ impl Groups {
         None
     }
 
-    /// Where groups are to be made, if this user may write there.
-    fn parent(&self) -> Result<PathBuf, String> {
-        let own = || own().ok_or("this process is not in a cgroup of version 2");
-        let (own, parent) = match self {
+    /// Where groups are to be made, if this user may write there. `own` is this process's cgroup.
+    fn parent(&self, own: Option<PathBuf>) -> Result<PathBuf, String> {
+        let configured = match self {
             Self::Off => return Err("`daemon.cgroup` is `off`".into()),
-            Self::In(path) => (own()?, path.clone()),
-            Self::Auto => {
-                let own = own()?;
-                (own.clone(), own)
-            }
+            Self::In(path) => Some(path),
+            Self::Auto => None,
         };
-        if !is_cgroup(&parent) {
-            let shown = parent.display();
+        // Before `own`, because the user can correct the configured path.
+        if let Some(path) = configured.filter(|path| !is_cgroup(path)) {
+            let shown = path.display();
             return Err(format!("`{shown}` is not a cgroup of version 2"));
         }
+        let own = own
+            .filter(|path| is_cgroup(path))
+            .ok_or("this process is not in a cgroup of version 2")?;
+        let parent = configured.unwrap_or(&own).clone();
         // The kernel lets a process change its cgroup only if both ends and their common parent are writable.
         let above = common(&own, &parent);
         OpenOptions::new()
@@ -265,6 +266,15 @@ mod tests {
             let found = place(cgroup, mounts).map(|p| p.components().collect::<PathBuf>());
             assert_eq!(found.as_deref(), expected.map(Path::new), "{cgroup:?}");
         }
+    }
+
+    #[test]
+    fn a_configured_path_is_checked_before_the_own_cgroup() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().to_owned();
+        let error = Groups::In(path.clone()).parent(None).unwrap_err();
+        let expected = format!("`{}` is not a cgroup of version 2", path.display());
+        assert_eq!(error, expected);
     }
 
     #[test]

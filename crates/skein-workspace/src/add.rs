@@ -71,12 +71,21 @@ fn register(repo: &Repo<'_>, folder: &Path, reason: &str, head: &Head, lock: &Lo
         return Ok(());
     }
     match (refused(&output, head), head) {
-        // git makes the branch first; an earlier attempt that then failed has left it there.
-        (Some(Error::BranchExists { .. }), Head::New(branch, at))
-            if repo.tip(branch)?.as_ref() == Some(at) && repo.user_of(branch)?.is_none() =>
-        {
-            let branch = Head::Branch(branch.clone());
-            register(repo, folder, reason, &branch, lock)
+        (Some(Error::BranchExists { .. }), Head::New(branch, at)) => {
+            if let Some(path) = repo.user_of(branch)? {
+                return Err(Error::BranchInUse {
+                    branch: branch.to_string(),
+                    path,
+                });
+            }
+            // git makes the branch first; an earlier attempt that then failed has left it there.
+            if repo.tip(branch)?.as_ref() == Some(at) {
+                let branch = Head::Branch(branch.clone());
+                return register(repo, folder, reason, &branch, lock);
+            }
+            Err(Error::BranchExists {
+                branch: branch.to_string(),
+            })
         }
         (Some(refused), _) => Err(refused),
         (None, Head::New(branch, at)) => {

@@ -37,9 +37,12 @@ pub(crate) struct Traces {
 
 impl Traces {
     /// Those of a workspace that is made for the first time, on a new branch: there are none, so git is not asked. When
-    /// an earlier attempt has left the branch, git refuses to make it again.
+    /// an earlier attempt has left the branch, git refuses to make it again. With backups, an earlier workspace may have
+    /// left a ref, so git must be asked.
     pub(crate) fn expected(workspace: &Workspace) -> Option<Self> {
-        let new = workspace.state == WorkspaceState::Planned && workspace.branch_made;
+        let new = workspace.state == WorkspaceState::Planned
+            && workspace.branch_made
+            && workspace.backups.is_empty();
         let base = workspace.base_commit.clone().filter(|_| new)?;
         Some(Self {
             tip: None,

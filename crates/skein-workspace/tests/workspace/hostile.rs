@@ -176,6 +176,18 @@ fn l5_a_branch_with_our_name_that_is_not_ours_is_refused() {
         .make(&fixture.session(), &planned)
         .unwrap_err();
     assert!(matches!(refused, Error::BranchExists { .. }), "{refused}");
+    // Also checked out: the error says where.
+    fixture
+        .ground
+        .project_sh("git branch -q -D skein/api-7; git switch -q -c skein/api-7");
+    let refused = fixture
+        .provider
+        .make(&fixture.session(), &planned)
+        .unwrap_err();
+    assert!(
+        matches!(&refused, Error::BranchInUse { path, .. } if path.ends_with(Path::new(fixture.ground.project().as_str()))),
+        "{refused}"
+    );
 }
 
 #[test]

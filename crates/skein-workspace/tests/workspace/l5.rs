@@ -512,3 +512,20 @@ fn l5_a_lock_of_the_project_left_behind_loses_nothing() {
     fixture.make_again(&made);
     assert!(Path::new(made.path.as_str()).join("x").exists());
 }
+
+#[test]
+fn a_first_make_with_backups_deletes_what_an_earlier_workspace_left() {
+    let fixture = fresh();
+    let made = fixture.made();
+    fs::write(Path::new(made.path.as_str()).join("x"), "x").unwrap();
+    let (made, _) = fixture.backed_up(&made);
+    fixture.provider.remove(&made, Removal::BackedUp).unwrap();
+    let left = || {
+        fixture
+            .ground
+            .project_sh("git for-each-ref refs/skein/left/")
+    };
+    assert_ne!(left(), "");
+    fixture.make(&made.in_state(skein_domain::WorkspaceState::Planned));
+    assert_eq!(left(), "");
+}
