@@ -531,7 +531,7 @@ impl AgentCommands {
         let discard = discard && workspace.is_managed();
         let backup = run_blocking(move || {
             let there = std::path::Path::new(workspace.path.as_str()).exists();
-            if discard && there && provider.look(&workspace)?.loose_commits == 0 {
+            if discard && there && provider.inspect(&workspace)?.loose_commits == 0 {
                 return Ok(None);
             }
             provider.backup(&id, &workspace, &by, now)
@@ -557,7 +557,7 @@ impl AgentCommands {
         let provider = self.fleet.provider(workspace.kind)?;
         let (id, by, now) = (session.id.clone(), saga.id.clone(), self.requests.now());
         let removed = run_blocking(move || -> Result<_, skein_workspace::error::Error> {
-            let contents = match provider.look(&workspace) {
+            let contents = match provider.inspect(&workspace) {
                 // It went before that was recorded, with the backup this saga made, or a person took it; what
                 // is left of it goes too.
                 Err(skein_workspace::error::Error::Missing { .. }) => {

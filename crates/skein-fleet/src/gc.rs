@@ -402,7 +402,7 @@ impl CleanUp<'_> {
     ) -> Result<Option<String>, Error> {
         let workspace = outside::guess(folder);
         let provider = self.fleet.provider(workspace.kind)?;
-        run_blocking(move || match provider.look(&workspace) {
+        run_blocking(move || match provider.inspect(&workspace) {
             Ok(contents) if contents.dirty || contents.own_commits > 0 => {
                 Some("it holds work that is nowhere else".to_owned())
             }

@@ -307,7 +307,7 @@ impl FleetRequests {
         }
         let provider = fleet.provider(gear.workspace.kind).ok()?;
         let workspace = gear.workspace.clone();
-        let contents = run_blocking(move || provider.look(&workspace))
+        let contents = run_blocking(move || provider.inspect(&workspace))
             .await
             .ok()?
             .ok()?;

@@ -80,7 +80,7 @@ pub fn an_unrecorded_workspace_needs_setup(fixture: &Fixture) {
 
 pub fn l5_fresh_is_clean(fixture: &Fixture) {
     let made = fixture.made();
-    let contents = fixture.provider.look(&made).unwrap();
+    let contents = fixture.provider.inspect(&made).unwrap();
     assert!(!contents.dirty && contents.in_progress.is_none());
     // The project's own folder may well have commits of its own.
     assert!(contents.own_commits == 0 || !fixture.can(Ability::Managed));
@@ -92,7 +92,7 @@ pub fn l5_files_are_seen(fixture: &Fixture) {
     }
     let made = fixture.made();
     write(&made, "work", "mine");
-    assert!(fixture.provider.look(&made).unwrap().dirty);
+    assert!(fixture.provider.inspect(&made).unwrap().dirty);
 }
 
 pub fn l5_removal_keeps_work(fixture: &Fixture) {
@@ -345,7 +345,7 @@ pub fn l5_work_comes_back_byte_for_byte(fixture: &Fixture) {
     );
     fixture.provider.remove(&again, Removal::KeepWork).unwrap();
     let third = fixture.make_again(&again);
-    assert!(!fixture.provider.look(&third).unwrap().dirty);
+    assert!(!fixture.provider.inspect(&third).unwrap().dirty);
 }
 
 pub fn l5_what_was_dropped_stays_away(fixture: &Fixture) {
@@ -358,7 +358,7 @@ pub fn l5_what_was_dropped_stays_away(fixture: &Fixture) {
     write(&made, "later", "dropped");
     fixture.provider.remove(&made, Removal::Discard).unwrap();
     let again = fixture.make_again(&made);
-    assert!(!fixture.provider.look(&again).unwrap().dirty);
+    assert!(!fixture.provider.inspect(&again).unwrap().dirty);
 }
 
 pub fn differences_show_everything(fixture: &Fixture) {

@@ -15,8 +15,8 @@ use crate::loose::Project;
 use crate::note::Part;
 use crate::provider::{Removal, Result};
 use crate::repo::Repo;
-use crate::restore::{Kept, raw_files};
-use crate::root::Place;
+use crate::restore::{BackupContents, raw_files};
+use crate::root::ManagedFolder;
 use crate::snapshot::{self, Snapshot, SnapshotRequest};
 use crate::state::Refs;
 
@@ -78,7 +78,7 @@ pub fn how_to_get_back(session: &SessionId, backup: &Backup, repo: &AbsPath) -> 
 fn exact(repo: &AbsPath, commit: &CommitId) -> Result<Vec<(String, std::path::PathBuf)>> {
     let git = Git::default();
     let repo = Repo::open(&git, repo.as_str())?;
-    match Kept::read(&repo, commit)?.note.find(&Part::Raw) {
+    match BackupContents::read(&repo, commit)?.note.find(&Part::Raw) {
         Some(raw) => raw_files(&repo, raw),
         None => Ok(Vec::new()),
     }
@@ -88,14 +88,18 @@ const LEFT: &str = "refs/skein/left/";
 
 /// Names the backup with the content of a removed workspace, to restore when the workspace is made again; deleted
 /// after that. Its name contains the folder, which is unique to this home and tenant.
-pub(crate) fn left_ref(place: &Place) -> String {
-    format!("{LEFT}{}/{}", place.session, key(&place.folder))
+pub(crate) fn left_ref(managed: &ManagedFolder) -> String {
+    format!("{LEFT}{}/{}", managed.session, key(&managed.path))
 }
 
 /// Records the backup to restore into a folder that is about to be removed, or that there is none.
-pub(crate) fn record_left(repo: &Repo<'_>, place: &Place, kept: Option<&Backup>) -> Result<()> {
-    let left = left_ref(place);
-    match kept {
+pub(crate) fn record_left(
+    repo: &Repo<'_>,
+    managed: &ManagedFolder,
+    backup: Option<&Backup>,
+) -> Result<()> {
+    let left = left_ref(managed);
+    match backup {
         Some(backup) => repo.set_ref(&left, &backup.commit),
         None => match repo.find_ref(&left)? {
             Some(commit) => repo.delete_ref(&left, &commit),
@@ -104,23 +108,23 @@ pub(crate) fn record_left(repo: &Repo<'_>, place: &Place, kept: Option<&Backup>)
     }
 }
 
-/// Refuses a removal that would lose work. `kept` is a backup of all of it.
-pub(crate) fn check_kept(
-    place: &Place,
+/// Refuses a removal that would lose work. `backup` is a backup of all of it.
+pub(crate) fn check_backed_up(
+    managed: &ManagedFolder,
     removal: Removal,
     work: &[String],
-    kept: Option<&Backup>,
+    backup: Option<&Backup>,
 ) -> Result<()> {
     let may_go = match removal {
         Removal::KeepWork => work.is_empty(),
-        Removal::BackedUp => work.is_empty() || kept.is_some(),
+        Removal::BackedUp => work.is_empty() || backup.is_some(),
         Removal::Discard => true,
     };
     if may_go {
         return Ok(());
     }
     Err(Error::HoldsWork {
-        path: place.folder.clone(),
+        path: managed.path.clone(),
         what: work.join(", "),
     })
 }
@@ -263,7 +267,7 @@ fn snapshot(
 }
 
 /// Backs up a work tree of the repository itself.
-pub(crate) fn keep(repo: &Repo<'_>, request: &BackupRequest<'_>) -> Result<Option<Backup>> {
+pub(crate) fn make(repo: &Repo<'_>, request: &BackupRequest<'_>) -> Result<Option<Backup>> {
     let snapshot = request.snapshot(repo, Refs::Shared)?;
     match snapshot.needed {
         true => store(repo, request, snapshot.commit).map(Some),
@@ -283,7 +287,7 @@ pub(crate) fn matching(
     let Some(backup) = newest(home, session, workspace)? else {
         return Ok(None);
     };
-    let saga = Kept::read(home, &backup.commit)?.note.saga;
+    let saga = BackupContents::read(home, &backup.commit)?.note.saga;
     let now = snapshot(own, refs, session, saga.as_ref(), backup.at)?;
     Ok((now.commit == backup.commit).then_some(backup))
 }

@@ -94,12 +94,12 @@ impl Remotes {
         }
     }
 
-    pub(crate) fn remember(&self, folder: &Path, note: String) {
+    pub(crate) fn record_note(&self, folder: &Path, note: String) {
         let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
         notes.insert(folder.into(), note);
     }
 
-    pub(crate) fn recall(&self, folder: &Path) -> Option<String> {
+    pub(crate) fn take_note(&self, folder: &Path) -> Option<String> {
         let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
         notes.remove(folder)
     }

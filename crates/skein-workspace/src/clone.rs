@@ -16,7 +16,7 @@ use crate::provider::Result;
 use crate::repo::Repo;
 use crate::root::{erase, is_empty, move_to};
 use crate::snapshot::fetch;
-use crate::start::{self, Head, Start, Traces};
+use crate::start::{self, ExistingRefs, Head, Start};
 use crate::state::{Refs, head_branch};
 use crate::submodule;
 
@@ -34,14 +34,17 @@ impl Clone {
     fn clone(&self, locked: &Locked<'_>) -> Result<Built> {
         let Locked {
             workspace,
-            place,
+            managed,
             home,
             lock,
         } = locked;
-        let traces = Traces::of(home, place, workspace)?;
-        let Start { head, kept, note } =
-            start::start(home, Refs::Cloned, place, workspace, &traces)?;
-        let making = self.0.root.making(place);
+        let existing = ExistingRefs::of(home, managed, workspace)?;
+        let Start {
+            head,
+            contents,
+            note,
+        } = start::start(home, Refs::Cloned, managed, workspace, &existing)?;
+        let making = self.0.root.making(managed);
         if let Some(folder) = making.parent() {
             crate::root::make(folder).map_err(Error::io("make", folder))?;
         }
@@ -96,19 +99,19 @@ impl Clone {
                 .run()?,
             None => call.args(["--detach", at.as_str()]).run()?,
         };
-        let planned = self.0.remotes.recall(&place.folder);
+        let planned = self.0.remotes.take_note(&managed.path);
         let mut notes: Vec<String> = planned.into_iter().chain(note).collect();
         notes.extend(submodule::bring(&own, self.0.options.submodules, lock)?);
-        if let Some(kept) = &kept {
-            fetch(&own, &home.common, kept.commit.as_str())?;
-            crate::restore::bring_refs(&own, kept)?;
-            crate::restore::apply(&own, kept, place.session.as_str())?;
+        if let Some(contents) = &contents {
+            fetch(&own, &home.common, contents.commit.as_str())?;
+            crate::restore::bring_refs(&own, contents)?;
+            crate::restore::apply(&own, contents, managed.session.as_str())?;
         }
-        move_to(&making, &place.folder).map_err(Error::io("make", &place.folder))?;
+        move_to(&making, &managed.path).map_err(Error::io("make", &managed.path))?;
         Ok(Built {
             anew: true,
             note: joined(&notes),
-            left: traces.left,
+            left: existing.left,
         })
     }
 }
@@ -127,35 +130,35 @@ impl ManagedKind for Clone {
     }
 
     fn clear(&self, locked: &Locked<'_>) -> Result<Option<String>> {
-        self.0.root.empty_trash(&locked.place)?;
-        erase(&self.0.root.making(&locked.place))?;
+        self.0.root.empty_trash(&locked.managed)?;
+        erase(&self.0.root.making(&locked.managed))?;
         Ok(None)
     }
 
     fn build(&self, locked: &Locked<'_>) -> Result<Built> {
-        let Locked { place, home, .. } = locked;
-        if place.folder.join(".git").is_dir() {
+        let Locked { managed, home, .. } = locked;
+        if managed.path.join(".git").is_dir() {
             return Ok(Built {
                 anew: locked.workspace.state != WorkspaceState::Ready,
                 note: None,
-                left: home.find_ref(&backup::left_ref(place))?,
+                left: home.find_ref(&backup::left_ref(managed))?,
             });
         }
-        if place.folder.exists() {
-            if !is_empty(&place.folder) {
+        if managed.path.exists() {
+            if !is_empty(&managed.path) {
                 return Err(Error::HoldsWork {
-                    path: place.folder.clone(),
+                    path: managed.path.clone(),
                     what: "files without a repository are in the clone's folder".into(),
                 });
             }
-            fs::remove_dir(&place.folder).map_err(Error::io("remove", &place.folder))?;
+            fs::remove_dir(&managed.path).map_err(Error::io("remove", &managed.path))?;
         }
         let built = self.clone(locked)?;
-        self.0.root.tidy(place);
+        self.0.root.tidy(managed);
         Ok(built)
     }
 
-    fn keep(&self, own: &Repo<'_>, request: &BackupRequest<'_>) -> Result<Option<Backup>> {
+    fn back_up(&self, own: &Repo<'_>, request: &BackupRequest<'_>) -> Result<Option<Backup>> {
         let home = self.0.home(request.workspace)?;
         hand_over(own, &home)?;
         lfs::share(own, &home)?;
@@ -165,8 +168,8 @@ impl ManagedKind for Clone {
         }
         fetch(&home, &own.common, snapshot.commit.as_str())?;
         let backup = backup::store(&home, request, snapshot.commit)?;
-        let place = self.0.root.managed(&request.workspace.path)?;
-        home.set_ref(&backup::left_ref(&place), &backup.commit)?;
+        let managed = self.0.root.managed(&request.workspace.path)?;
+        home.set_ref(&backup::left_ref(&managed), &backup.commit)?;
         Ok(Some(backup))
     }
 }

@@ -104,10 +104,10 @@ impl WorkspaceProvider for Dir {
         furnish::set_up(folder, furnishing, progress)
     }
 
-    fn look(&self, workspace: &Workspace) -> Result<Contents> {
+    fn inspect(&self, workspace: &Workspace) -> Result<Contents> {
         let folder = folder_in(workspace)?;
         match self.find(folder)? {
-            Some(repo) => Ok(state::look(&repo, Refs::Shared)?.contents),
+            Some(repo) => Ok(state::inspect(&repo, Refs::Shared)?.contents),
             None => Ok(Contents::default()),
         }
     }
@@ -128,7 +128,7 @@ impl WorkspaceProvider for Dir {
                     saga,
                     now,
                 };
-                backup::keep(&repo, &request)
+                backup::make(&repo, &request)
             }
             None => Ok(None),
         }

@@ -24,7 +24,7 @@ use crate::provider::{
     Contents, CreatedWorkspace, Plan, Removal, Result, WorkspaceProvider, WorkspaceSetup,
 };
 use crate::repo::{Repo, folder_of};
-use crate::root::{Place, Root, abs, erase, folder_in, is_empty};
+use crate::root::{ManagedFolder, Root, abs, erase, folder_in, is_empty};
 use crate::snapshot;
 use crate::state::{self, Refs};
 
@@ -57,12 +57,12 @@ impl Shared {
         self.opened.open(self.git(), folder)
     }
 
-    fn lock<'a>(&'a self, place: Place, workspace: &'a Workspace) -> Result<Locked<'a>> {
+    fn lock<'a>(&'a self, managed: ManagedFolder, workspace: &'a Workspace) -> Result<Locked<'a>> {
         Ok(Locked {
             workspace,
             home: self.home(workspace)?,
-            lock: self.root.lock(&place)?,
-            place,
+            lock: self.root.lock(&managed)?,
+            managed,
         })
     }
 }
@@ -79,7 +79,7 @@ pub(crate) struct Built {
 /// A workspace that a call makes or removes, with its lock.
 pub(crate) struct Locked<'a> {
     pub(crate) workspace: &'a Workspace,
-    pub(crate) place: Place,
+    pub(crate) managed: ManagedFolder,
     /// The project's repository.
     pub(crate) home: Repo<'a>,
     pub(crate) lock: Lock,
@@ -105,7 +105,7 @@ pub(crate) trait ManagedKind: fmt::Debug + Send + Sync {
     fn build(&self, locked: &Locked<'_>) -> Result<Built>;
 
     /// Backs up an existing folder. Records a backup that must be restored into the folder if a user deletes it now.
-    fn keep(&self, own: &Repo<'_>, request: &BackupRequest<'_>) -> Result<Option<Backup>>;
+    fn back_up(&self, own: &Repo<'_>, request: &BackupRequest<'_>) -> Result<Option<Backup>>;
 }
 
 impl<K: ManagedKind> WorkspaceProvider for K {
@@ -115,18 +115,18 @@ impl<K: ManagedKind> WorkspaceProvider for K {
 
     fn plan(&self, plan: &Plan) -> Result<Workspace> {
         let shared = self.shared();
-        let place = shared.root.place(&plan.tenant, &plan.session)?;
+        let managed = shared.root.managed_folder(&plan.tenant, &plan.session)?;
         let project = folder_of(plan.project.as_ref())?;
         let home = shared.opened.open(shared.git(), project)?;
         let choice = branch::choose(&home, &shared.remotes, plan)?;
         // The session's own branch does not exist yet, so it cannot be in use. Clones have their own branches.
         if plan.branch.is_some() && K::REFS.is_shared() {
-            home.check_unused(&choice.branch, &place.folder)?;
+            home.check_unused(&choice.branch, &managed.path)?;
         }
-        shared.remotes.remember(&place.folder, choice.note);
+        shared.remotes.record_note(&managed.path, choice.note);
         Ok(Workspace {
             kind: K::KIND,
-            path: abs(&place.folder)?,
+            path: abs(&managed.path)?,
             repo: plan.project.clone(),
             branch: Some(choice.branch),
             branch_made: choice.made,
@@ -148,16 +148,16 @@ impl<K: ManagedKind> WorkspaceProvider for K {
                 note: None,
             });
         }
-        let place = self.shared().root.managed(&workspace.path)?;
-        if place.session != *session {
-            return Err(Error::Unmanaged { path: place.folder });
+        let managed = self.shared().root.managed(&workspace.path)?;
+        if managed.session != *session {
+            return Err(Error::Unmanaged { path: managed.path });
         }
-        let locked = self.shared().lock(place, workspace)?;
+        let locked = self.shared().lock(managed, workspace)?;
         let rescued = self.clear(&locked)?;
         let Built { anew, note, left } = self.build(&locked)?;
         // The folder now has its former content. Only the lock's holder records a new one.
         if let Some(left) = left {
-            let name = backup::left_ref(&locked.place);
+            let name = backup::left_ref(&locked.managed);
             locked.home.delete_ref(&name, &left)?;
         }
         let notes: Vec<String> = note.into_iter().chain(rescued).collect();
@@ -180,9 +180,9 @@ impl<K: ManagedKind> WorkspaceProvider for K {
         furnish::set_up(folder, furnishing, progress)
     }
 
-    fn look(&self, workspace: &Workspace) -> Result<Contents> {
+    fn inspect(&self, workspace: &Workspace) -> Result<Contents> {
         let own = open(self, workspace)?;
-        Ok(state::look(&own, K::REFS)?.contents)
+        Ok(state::inspect(&own, K::REFS)?.contents)
     }
 
     fn backup(
@@ -201,33 +201,33 @@ impl<K: ManagedKind> WorkspaceProvider for K {
             saga,
             now,
         };
-        self.keep(&open(self, workspace)?, &request)
+        self.back_up(&open(self, workspace)?, &request)
     }
 
     fn remove(&self, workspace: &Workspace, removal: Removal) -> Result<()> {
         let Shared { root, remotes, .. } = self.shared();
-        let place = root.managed(&workspace.path)?;
+        let managed = root.managed(&workspace.path)?;
         if !workspace.is_managed() {
-            return Err(Error::Unmanaged { path: place.folder });
+            return Err(Error::Unmanaged { path: managed.path });
         }
-        let locked = self.shared().lock(place, workspace)?;
-        let Locked { place, home, .. } = &locked;
+        let locked = self.shared().lock(managed, workspace)?;
+        let Locked { managed, home, .. } = &locked;
         if let Some(rescued) = self.clear(&locked)? {
-            tracing::warn!(session = %place.session, "{rescued}");
+            tracing::warn!(session = %managed.session, "{rescued}");
         }
-        if fs::symlink_metadata(&place.folder).is_ok() {
+        if fs::symlink_metadata(&managed.path).is_ok() {
             leave(self, &locked, removal)?;
-            root.put_away(place, &place.folder)?;
+            root.put_away(managed, &managed.path)?;
         }
-        if let Some(registration) = home.registration(&place.folder) {
+        if let Some(registration) = home.registration(&managed.path) {
             registration.remove()?;
         }
         // Last: while it exists, the missing folder of the registration is intentional.
-        root.empty_trash(place)?;
+        root.empty_trash(managed)?;
         branch::remove_unused(home, workspace)?;
-        erase(&root.making(place))?;
-        root.tidy(place);
-        remotes.recall(&place.folder);
+        erase(&root.making(managed))?;
+        root.tidy(managed);
+        remotes.take_note(&managed.path);
         Ok(())
     }
 
@@ -255,7 +255,7 @@ fn open<'a, K: ManagedKind>(kind: &'a K, workspace: &Workspace) -> Result<Repo<'
 fn leave<K: ManagedKind>(kind: &K, locked: &Locked<'_>, removal: Removal) -> Result<()> {
     let Locked {
         workspace,
-        place,
+        managed,
         home,
         ..
     } = locked;
@@ -265,26 +265,26 @@ fn leave<K: ManagedKind>(kind: &K, locked: &Locked<'_>, removal: Removal) -> Res
             tracing::warn!(path = %workspace.path, error = %e, "removed without inspection");
             return Ok(());
         }
-        Err(_) if is_empty(&place.folder) => return Ok(()),
+        Err(_) if is_empty(&managed.path) => return Ok(()),
         Err(e) => {
             return Err(Error::HoldsWork {
-                path: place.folder.clone(),
+                path: managed.path.clone(),
                 what: format!("it cannot be inspected: {e}"),
             });
         }
     };
-    let work = match state::look(&own, K::REFS) {
-        Ok(look) => look.work,
+    let work = match state::inspect(&own, K::REFS) {
+        Ok(found) => found.work,
         // Its content is to be dropped anyway.
         Err(_) if removal == Removal::Discard => return Ok(()),
         Err(e) => return Err(e),
     };
     // Also if nothing would be lost: a branch restores neither a detached head nor file modes that the repository
     // ignores.
-    let kept = backup::matching(&own, K::REFS, home, &place.session, workspace)?;
-    backup::check_kept(place, removal, &work, kept.as_ref())?;
+    let backup = backup::matching(&own, K::REFS, home, &managed.session, workspace)?;
+    backup::check_backed_up(managed, removal, &work, backup.as_ref())?;
     lfs::share(&own, home)?;
-    backup::record_left(home, place, kept.as_ref())
+    backup::record_left(home, managed, backup.as_ref())
 }
 
 /// Notes for people as one text.

@@ -33,10 +33,10 @@ impl WorkspaceProvider for NoWorkspace {
     }
 
     fn plan(&self, plan: &Plan) -> Result<Workspace> {
-        let place = self.root.place(&plan.tenant, &plan.session)?;
+        let managed = self.root.managed_folder(&plan.tenant, &plan.session)?;
         Ok(Workspace {
             kind: WorkspaceKind::None,
-            path: abs(&place.folder)?,
+            path: abs(&managed.path)?,
             repo: None,
             branch: None,
             branch_made: false,
@@ -49,13 +49,13 @@ impl WorkspaceProvider for NoWorkspace {
     }
 
     fn make(&self, session: &SessionId, workspace: &Workspace) -> Result<CreatedWorkspace> {
-        let place = self.root.managed(&workspace.path)?;
-        if place.session != *session {
-            return Err(Error::Unmanaged { path: place.folder });
+        let managed = self.root.managed(&workspace.path)?;
+        if managed.session != *session {
+            return Err(Error::Unmanaged { path: managed.path });
         }
-        self.root.empty_trash(&place)?;
-        let there = place.folder.is_dir();
-        crate::root::make(&place.folder).map_err(Error::io("make", &place.folder))?;
+        self.root.empty_trash(&managed)?;
+        let there = managed.path.is_dir();
+        crate::root::make(&managed.path).map_err(Error::io("make", &managed.path))?;
         Ok(CreatedWorkspace {
             workspace: workspace.in_state(WorkspaceState::Ready),
             anew: !there || workspace.state != WorkspaceState::Ready,
@@ -69,16 +69,16 @@ impl WorkspaceProvider for NoWorkspace {
         furnishing: &WorkspaceSetup,
         progress: &mut dyn FnMut(&str),
     ) -> Result<()> {
-        let place = self.root.managed(&workspace.path)?;
-        check_exists(&place.folder)?;
-        furnish::set_up(&place.folder, furnishing, progress)
+        let managed = self.root.managed(&workspace.path)?;
+        check_exists(&managed.path)?;
+        furnish::set_up(&managed.path, furnishing, progress)
     }
 
-    fn look(&self, workspace: &Workspace) -> Result<Contents> {
-        let place = self.root.managed(&workspace.path)?;
-        check_exists(&place.folder)?;
+    fn inspect(&self, workspace: &Workspace) -> Result<Contents> {
+        let managed = self.root.managed(&workspace.path)?;
+        check_exists(&managed.path)?;
         Ok(Contents {
-            dirty: !is_empty(&place.folder),
+            dirty: !is_empty(&managed.path),
             ..Contents::default()
         })
     }
@@ -95,17 +95,17 @@ impl WorkspaceProvider for NoWorkspace {
     }
 
     fn remove(&self, workspace: &Workspace, removal: Removal) -> Result<()> {
-        let place = self.root.managed(&workspace.path)?;
-        self.root.empty_trash(&place)?;
-        let there = fs::symlink_metadata(&place.folder).is_ok();
-        if removal != Removal::Discard && there && !is_empty(&place.folder) {
+        let managed = self.root.managed(&workspace.path)?;
+        self.root.empty_trash(&managed)?;
+        let there = fs::symlink_metadata(&managed.path).is_ok();
+        if removal != Removal::Discard && there && !is_empty(&managed.path) {
             return Err(Error::HoldsWork {
-                path: place.folder,
+                path: managed.path,
                 what: "files".into(),
             });
         }
-        self.root.remove(&place, &place.folder)?;
-        self.root.tidy(&place);
+        self.root.remove(&managed, &managed.path)?;
+        self.root.tidy(&managed);
         Ok(())
     }
 

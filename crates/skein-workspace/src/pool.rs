@@ -17,7 +17,7 @@ use crate::git::Git;
 use crate::lock::Lock;
 use crate::provider::Result;
 use crate::repo::{Registration, Repo};
-use crate::root::{Place, Root, erase, is_below, move_to};
+use crate::root::{ManagedFolder, Root, erase, is_below, move_to};
 use crate::start::Head;
 use crate::worktree::half_made::{bind, making};
 use crate::worktree::write_lock;
@@ -106,15 +106,15 @@ impl Pool {
 
     /// Moves a worktree to a session's folder; false if there is none. The reason names the folder before the move,
     /// so that a crash can be cleaned up.
-    pub(crate) fn take(&self, repo: &Repo<'_>, place: &Place) -> Result<bool> {
-        let Some(registration) = self.claim(repo, &making(place))? else {
+    pub(crate) fn take(&self, repo: &Repo<'_>, managed: &ManagedFolder) -> Result<bool> {
+        let Some(registration) = self.claim(repo, &making(managed))? else {
             return Ok(false);
         };
         let Some(folder) = &registration.folder else {
             return Ok(false);
         };
-        move_to(folder, &place.folder).map_err(Error::io("move", folder))?;
-        bind(&registration, &place.folder)?;
+        move_to(folder, &managed.path).map_err(Error::io("move", folder))?;
+        bind(&registration, &managed.path)?;
         Ok(true)
     }
 

@@ -93,7 +93,7 @@ pub trait WorkspaceProvider: Send + Sync + fmt::Debug {
         progress: &mut dyn FnMut(&str),
     ) -> Result<()>;
 
-    fn look(&self, workspace: &Workspace) -> Result<Contents>;
+    fn inspect(&self, workspace: &Workspace) -> Result<Contents>;
 
     /// Commits all uncommitted work (and a detached head's commits) to `refs/skein/backup/<session>/<n>`, without
     /// changing the folder or its index. `n` is unused in the record and the repository. The backup contains `saga`,

@@ -13,7 +13,7 @@ use crate::state::{Entries, Refs, in_progress};
 
 /// Stores staged files, the commits of a detached head, those of submodules and an operation in progress, each under
 /// `refs/skein/rescued/<session>/<commit>`. Returns the refs.
-pub(crate) fn keep(
+pub(crate) fn save(
     repo: &Repo<'_>,
     registration: &Registration,
     session: &SessionId,

@@ -17,12 +17,12 @@ use crate::snapshot::{fetch, tree_of_any};
 
 /// A snapshot with its parsed message.
 #[derive(Clone, Debug)]
-pub(crate) struct Kept {
+pub(crate) struct BackupContents {
     pub(crate) commit: CommitId,
     pub(crate) note: Note,
 }
 
-impl Kept {
+impl BackupContents {
     pub(crate) fn read(repo: &Repo<'_>, commit: &CommitId) -> Result<Self> {
         let text = repo
             .read("cat-file")
@@ -42,20 +42,20 @@ impl Kept {
 }
 
 /// The work tree must be clean and at the snapshot's head.
-pub(crate) fn apply(repo: &Repo<'_>, kept: &Kept, name: &str) -> Result<()> {
-    let state = match kept.note.find(&Part::State) {
+pub(crate) fn apply(repo: &Repo<'_>, contents: &BackupContents, name: &str) -> Result<()> {
+    let state = match contents.note.find(&Part::State) {
         Some(commit) => Some(State::read(repo, commit, name)?),
         None => None,
     };
     if let Some(state) = &state {
         state.bring_settings(repo)?;
     }
-    let staged = tree_of_any(repo, kept.note.find(&Part::Index).or(kept.head()))?;
-    set_head(repo, kept)?;
+    let staged = tree_of_any(repo, contents.note.find(&Part::Index).or(contents.head()))?;
+    set_head(repo, contents)?;
     repo.write("read-tree")
         .args(["--reset", "-u", &staged])
         .run()?;
-    let nested: Vec<(&Path, &CommitId)> = kept.note.nested().collect();
+    let nested: Vec<(&Path, &CommitId)> = contents.note.nested().collect();
     let mut apart = Vec::new();
     for (path, _) in &nested {
         // A nested repository beside tracked files of this one, which are restored here.
@@ -66,9 +66,9 @@ pub(crate) fn apply(repo: &Repo<'_>, kept: &Kept, name: &str) -> Result<()> {
     let within = |path: &Path| apart.iter().any(|n| path.starts_with(n));
     let skipped = state.as_ref().map(State::skipped_present);
     let skipped = skipped.unwrap_or_default();
-    write_files(repo, kept, &staged, skipped, name, &within)?;
-    remove_files(repo, &staged, &kept.commit, &within)?;
-    if let (Some(raw), false) = (kept.note.find(&Part::Raw), kept.note.exact) {
+    write_files(repo, contents, &staged, skipped, name, &within)?;
+    remove_files(repo, &staged, &contents.commit, &within)?;
+    if let (Some(raw), false) = (contents.note.find(&Part::Raw), contents.note.exact) {
         write_raw(repo, raw)?;
     }
     for (path, commit) in nested {
@@ -98,8 +98,8 @@ fn is_tree(repo: &Repo<'_>, tree: &str, path: &Path) -> Result<bool> {
 }
 
 /// Restores a branch without commits.
-fn set_head(repo: &Repo<'_>, kept: &Kept) -> Result<()> {
-    if let (None, Some(branch)) = (kept.head(), &kept.note.head)
+fn set_head(repo: &Repo<'_>, contents: &BackupContents) -> Result<()> {
+    if let (None, Some(branch)) = (contents.head(), &contents.note.head)
         && repo.find_ref(branch)?.is_none()
     {
         repo.write("symbolic-ref").args(["HEAD", branch]).run()?;
@@ -110,7 +110,7 @@ fn set_head(repo: &Repo<'_>, kept: &Kept) -> Result<()> {
 /// Writes files that differ from what is staged, and those that sparse checkouts omit. git has checked out the others.
 fn write_files(
     repo: &Repo<'_>,
-    kept: &Kept,
+    contents: &BackupContents,
     staged: &str,
     skipped: Vec<u8>,
     name: &str,
@@ -119,12 +119,12 @@ fn write_files(
     let files = Scratch::empty(repo, name)?;
     files
         .call(repo, "read-tree")
-        .arg(kept.commit.as_str())
+        .arg(contents.commit.as_str())
         .run()?;
     let output = repo
         .read("diff-tree")
         .args(["-r", "-z", "--no-renames", "--name-only", "--diff-filter=d"])
-        .args([staged, kept.commit.as_str()])
+        .args([staged, contents.commit.as_str()])
         .env("GIT_NO_REPLACE_OBJECTS", "1")
         .most(1 << 30)
         .run()?;
@@ -132,7 +132,7 @@ fn write_files(
     for path in output.parts().filter(|path| !within(&git::path(path))) {
         input.extend(path.iter().copied().chain([0]));
     }
-    let call = match kept.note.exact {
+    let call = match contents.note.exact {
         true => files.call(repo, "checkout-index"),
         false => repo.write("checkout-index").index(&files.index()),
     };
@@ -203,16 +203,16 @@ fn bring_nested(repo: &Repo<'_>, path: &Path, commit: &CommitId, name: &str) -> 
     let inner = Repo::open(repo.git, &folder)?;
     fetch(&inner, &repo.common, commit.as_str())?;
     crate::lfs::share(repo, &inner)?;
-    let kept = Kept::read(&inner, commit)?;
-    bring_refs(&inner, &kept)?;
-    check_out(&inner, &kept)?;
-    apply(&inner, &kept, name)
+    let contents = BackupContents::read(&inner, commit)?;
+    bring_refs(&inner, &contents)?;
+    check_out(&inner, &contents)?;
+    apply(&inner, &contents, name)
 }
 
 /// Branches, tags and stashes that were removed with their repository.
-pub(crate) fn bring_refs(repo: &Repo<'_>, kept: &Kept) -> Result<()> {
+pub(crate) fn bring_refs(repo: &Repo<'_>, contents: &BackupContents) -> Result<()> {
     // Stashes are recorded newest first and stored oldest first.
-    let refs: Vec<_> = kept.note.refs().collect();
+    let refs: Vec<_> = contents.note.refs().collect();
     for (name, tip) in refs.into_iter().rev() {
         if name == "refs/stash" {
             repo.write("stash")
@@ -222,7 +222,7 @@ pub(crate) fn bring_refs(repo: &Repo<'_>, kept: &Kept) -> Result<()> {
             repo.set_ref(name, tip)?;
         }
     }
-    for (name, text) in kept.note.tags() {
+    for (name, text) in contents.note.tags() {
         if repo.find_ref(name)?.is_none() {
             let tag = repo
                 .write("hash-object")
@@ -236,14 +236,14 @@ pub(crate) fn bring_refs(repo: &Repo<'_>, kept: &Kept) -> Result<()> {
 }
 
 /// Restores the head of a nested repository.
-fn check_out(repo: &Repo<'_>, kept: &Kept) -> Result<()> {
-    let Some(head) = kept.head() else {
+fn check_out(repo: &Repo<'_>, contents: &BackupContents) -> Result<()> {
+    let Some(head) = contents.head() else {
         return Ok(());
     };
     repo.write("checkout")
         .args(["--quiet", "--force", "--detach", head.as_str()])
         .run()?;
-    if let Some(branch) = &kept.note.head
+    if let Some(branch) = &contents.note.head
         && repo.find_ref(branch)?.as_ref() == Some(head)
     {
         repo.write("symbolic-ref").args(["HEAD", branch]).run()?;

@@ -23,10 +23,10 @@ pub(crate) struct Root(PathBuf);
 
 /// A workspace's folder below the root.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct ManagedFolder {
     pub(crate) tenant: TenantId,
     pub(crate) session: SessionId,
-    pub(crate) folder: PathBuf,
+    pub(crate) path: PathBuf,
 }
 
 impl Root {
@@ -38,18 +38,22 @@ impl Root {
         &self.0
     }
 
-    pub(crate) fn place(&self, tenant: &str, session: &SessionId) -> Result<Place> {
+    pub(crate) fn managed_folder(
+        &self,
+        tenant: &str,
+        session: &SessionId,
+    ) -> Result<ManagedFolder> {
         let tenant: TenantId = tenant.parse()?;
-        let folder = self.0.join(tenant.as_str()).join(session.as_str());
-        Ok(Place {
+        let path = self.0.join(tenant.as_str()).join(session.as_str());
+        Ok(ManagedFolder {
             tenant,
             session: session.clone(),
-            folder,
+            path,
         })
     }
 
     /// Parses a recorded path; an error if it is not below this root.
-    pub(crate) fn managed(&self, path: &AbsPath) -> Result<Place> {
+    pub(crate) fn managed(&self, path: &AbsPath) -> Result<ManagedFolder> {
         let unmanaged = || Error::Unmanaged {
             path: path.as_str().into(),
         };
@@ -75,51 +79,51 @@ impl Root {
         if fs::symlink_metadata(&parent).is_ok_and(|m| m.is_symlink()) {
             return Err(unmanaged());
         }
-        self.place(tenant.as_str(), &session)
+        self.managed_folder(tenant.as_str(), &session)
     }
 
-    pub(crate) fn lock(&self, place: &Place) -> Result<Lock> {
-        Lock::acquire(&self.own(".locks", place), PATIENCE)
+    pub(crate) fn lock(&self, managed: &ManagedFolder) -> Result<Lock> {
+        Lock::acquire(&self.own(".locks", managed), PATIENCE)
     }
 
     /// Where a workspace is assembled before it is moved to its folder.
-    pub(crate) fn making(&self, place: &Place) -> PathBuf {
-        self.own(".making", place)
+    pub(crate) fn making(&self, managed: &ManagedFolder) -> PathBuf {
+        self.own(".making", managed)
     }
 
-    fn own(&self, kind: &str, place: &Place) -> PathBuf {
+    fn own(&self, kind: &str, managed: &ManagedFolder) -> PathBuf {
         self.0
             .join(kind)
-            .join(format!("{}.{}", place.tenant, place.session))
+            .join(format!("{}.{}", managed.tenant, managed.session))
     }
 
     /// Removes a folder: first renames it, then deletes it, so that an interrupted removal never leaves a partial
     /// workspace that looks like work.
-    pub(crate) fn remove(&self, place: &Place, folder: &Path) -> Result<()> {
-        self.put_away(place, folder)?;
-        self.empty_trash(place)
+    pub(crate) fn remove(&self, managed: &ManagedFolder, folder: &Path) -> Result<()> {
+        self.put_away(managed, folder)?;
+        self.empty_trash(managed)
     }
 
     /// The first half of a removal.
-    pub(crate) fn put_away(&self, place: &Place, folder: &Path) -> Result<()> {
-        let trash = self.own(".trash", place);
-        self.empty_trash(place)?;
+    pub(crate) fn put_away(&self, managed: &ManagedFolder, folder: &Path) -> Result<()> {
+        let trash = self.own(".trash", managed);
+        self.empty_trash(managed)?;
         gone(move_to(folder, &trash)).map_err(Error::io("remove", folder))
     }
 
     /// Whether a removal was interrupted after its first half.
-    pub(crate) fn has_trash(&self, place: &Place) -> bool {
-        fs::symlink_metadata(self.own(".trash", place)).is_ok()
+    pub(crate) fn has_trash(&self, managed: &ManagedFolder) -> bool {
+        fs::symlink_metadata(self.own(".trash", managed)).is_ok()
     }
 
     /// Completes an interrupted removal.
-    pub(crate) fn empty_trash(&self, place: &Place) -> Result<()> {
-        erase(&self.own(".trash", place))
+    pub(crate) fn empty_trash(&self, managed: &ManagedFolder) -> Result<()> {
+        erase(&self.own(".trash", managed))
     }
 
     /// Removes empty folders: the tenant's and those for bookkeeping.
-    pub(crate) fn tidy(&self, place: &Place) {
-        for folder in [place.tenant.as_str(), ".trash", ".making"] {
+    pub(crate) fn tidy(&self, managed: &ManagedFolder) {
+        for folder in [managed.tenant.as_str(), ".trash", ".making"] {
             // Fails if others are in it.
             drop(fs::remove_dir(self.0.join(folder)));
         }
@@ -150,13 +154,13 @@ pub(crate) fn make(folder: &Path) -> io::Result<()> {
 }
 
 /// Moves a folder, making the target's parent if needed.
-pub(crate) fn move_to(folder: &Path, place: &Path) -> io::Result<()> {
+pub(crate) fn move_to(folder: &Path, managed: &Path) -> io::Result<()> {
     let mut moved = Ok(());
     for _ in 0..TRIES {
-        if let Some(parent) = place.parent() {
+        if let Some(parent) = managed.parent() {
             make(parent)?;
         }
-        moved = fs::rename(folder, place);
+        moved = fs::rename(folder, managed);
         match &moved {
             // Fails if the folder itself does not exist.
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
@@ -284,28 +288,28 @@ mod tests {
     fn l4_folders_that_are_removed_side_by_side_are_all_gone() {
         let temp = tempfile::tempdir().unwrap();
         let root = Root::new(temp.path().to_owned());
-        let places: Vec<Place> = (1..=8)
-            .map(|n| root.place("default", &format!("api-{n}").parse().unwrap()))
+        let folders: Vec<ManagedFolder> = (1..=8)
+            .map(|n| root.managed_folder("default", &format!("api-{n}").parse().unwrap()))
             .map(Result::unwrap)
             .collect();
         std::thread::scope(|scope| {
-            for place in &places {
+            for managed in &folders {
                 let root = &root;
                 scope.spawn(move || {
                     for _ in 0..300 {
-                        let made = temp_folder(root, place);
-                        move_to(&made, &place.folder).unwrap();
-                        root.remove(place, &place.folder).unwrap();
-                        assert!(!place.folder.exists());
-                        root.tidy(place);
+                        let made = temp_folder(root, managed);
+                        move_to(&made, &managed.path).unwrap();
+                        root.remove(managed, &managed.path).unwrap();
+                        assert!(!managed.path.exists());
+                        root.tidy(managed);
                     }
                 });
             }
         });
     }
 
-    fn temp_folder(root: &Root, place: &Place) -> PathBuf {
-        let folder = root.path().join(format!("new-{}", place.session));
+    fn temp_folder(root: &Root, managed: &ManagedFolder) -> PathBuf {
+        let folder = root.path().join(format!("new-{}", managed.session));
         fs::create_dir_all(folder.join("inner")).unwrap();
         folder
     }
@@ -313,7 +317,7 @@ mod tests {
     #[test]
     fn l5_only_a_sessions_own_place_is_managed() {
         let root = Root::new("/home/u/worktrees".into());
-        for (path, managed) in [
+        for (path, expected) in [
             ("/home/u/worktrees/default/api-7", true),
             ("/home/u/worktrees/default", false),
             ("/home/u/worktrees", false),
@@ -323,8 +327,8 @@ mod tests {
             ("/home/u/worktrees/default/notasession", false),
             ("/", false),
         ] {
-            let place = root.managed(&path.parse().unwrap());
-            assert_eq!(place.is_ok(), managed, "{path}");
+            let managed = root.managed(&path.parse().unwrap());
+            assert_eq!(managed.is_ok(), expected, "{path}");
         }
     }
 }

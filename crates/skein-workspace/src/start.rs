@@ -6,8 +6,8 @@ use crate::backup;
 use crate::error::{Error, quoted};
 use crate::provider::Result;
 use crate::repo::Repo;
-use crate::restore::Kept;
-use crate::root::Place;
+use crate::restore::BackupContents;
+use crate::root::ManagedFolder;
 use crate::state::Refs;
 
 /// The intended head.
@@ -22,20 +22,20 @@ pub(crate) enum Head {
 pub(crate) struct Start {
     pub(crate) head: Head,
     /// Uncommitted files to restore.
-    pub(crate) kept: Option<Kept>,
+    pub(crate) contents: Option<BackupContents>,
     pub(crate) note: Option<String>,
 }
 
 /// The refs that exist for a workspace without a folder.
 #[derive(Debug)]
-pub(crate) struct Traces {
+pub(crate) struct ExistingRefs {
     tip: Option<CommitId>,
     /// The backup to restore into the folder.
     pub(crate) left: Option<CommitId>,
     base: Option<CommitId>,
 }
 
-impl Traces {
+impl ExistingRefs {
     /// Those of a workspace that is made for the first time, on a new branch: there are none, so git is not asked. When
     /// an earlier attempt has left the branch, git refuses to make it again. With backups, an earlier workspace may have
     /// left a ref, so git must be asked.
@@ -51,11 +51,15 @@ impl Traces {
         })
     }
 
-    pub(crate) fn of(repo: &Repo<'_>, place: &Place, workspace: &Workspace) -> Result<Self> {
-        let branch = branch_of(place, workspace)?;
+    pub(crate) fn of(
+        repo: &Repo<'_>,
+        managed: &ManagedFolder,
+        workspace: &Workspace,
+    ) -> Result<Self> {
+        let branch = branch_of(managed, workspace)?;
         let names = [
             format!("refs/heads/{branch}"),
-            backup::left_ref(place),
+            backup::left_ref(managed),
             base_name(workspace),
         ];
         let mut found = repo.find_all(&names)?.into_iter();
@@ -68,9 +72,9 @@ impl Traces {
     }
 }
 
-fn branch_of<'a>(place: &Place, workspace: &'a Workspace) -> Result<&'a BranchName> {
+fn branch_of<'a>(managed: &ManagedFolder, workspace: &'a Workspace) -> Result<&'a BranchName> {
     workspace.branch.as_ref().ok_or_else(|| Error::Missing {
-        path: place.folder.clone(),
+        path: managed.path.clone(),
     })
 }
 
@@ -78,14 +82,14 @@ fn branch_of<'a>(place: &Place, workspace: &'a Workspace) -> Result<&'a BranchNa
 pub(crate) fn start(
     repo: &Repo<'_>,
     refs: Refs<'_>,
-    place: &Place,
+    managed: &ManagedFolder,
     workspace: &Workspace,
-    traces: &Traces,
+    existing: &ExistingRefs,
 ) -> Result<Start> {
-    let branch = branch_of(place, workspace)?;
-    let tip = traces.tip.clone();
+    let branch = branch_of(managed, workspace)?;
+    let tip = existing.tip.clone();
     let base = || {
-        let found = traces.base.clone();
+        let found = existing.base.clone();
         found.ok_or_else(|| Error::UnknownBase {
             base: base_name(workspace),
             path: repo.folder.clone(),
@@ -94,24 +98,24 @@ pub(crate) fn start(
     if workspace.state == WorkspaceState::Planned {
         return first(workspace, branch, tip, base()?);
     }
-    if let Some(left) = &traces.left {
-        let kept = Kept::read(repo, left)?;
-        return from_left(repo, refs, branch, tip, kept, base);
+    if let Some(left) = &existing.left {
+        let contents = BackupContents::read(repo, left)?;
+        return from_left(repo, refs, branch, tip, contents, base);
     }
     match tip {
         Some(_) => Ok(Start {
             head: Head::Branch(branch.clone()),
-            kept: None,
-            note: Some(from_branch(repo, place, branch)?),
+            contents: None,
+            note: Some(from_branch(repo, managed, branch)?),
         }),
-        None => without_branch(repo, place, workspace, branch, base()),
+        None => without_branch(repo, managed, workspace, branch, base()),
     }
 }
 
 /// No ref names the backup to restore, so none is applied; the note tells the user how to see the newest one.
-fn from_branch(repo: &Repo<'_>, place: &Place, branch: &BranchName) -> Result<String> {
+fn from_branch(repo: &Repo<'_>, managed: &ManagedFolder, branch: &BranchName) -> Result<String> {
     let mut note = format!("rebuilt from branch {branch}");
-    if let Some(name) = backup::newest_ref(repo, &place.session)? {
+    if let Some(name) = backup::newest_ref(repo, &managed.session)? {
         let folder = quoted(&repo.folder);
         note.push_str(&format!(
             "; the newest backup under its id was not applied: `git -C {folder} show --first-parent {name}` shows it"
@@ -138,7 +142,7 @@ fn first(
     };
     Ok(Start {
         head,
-        kept: None,
+        contents: None,
         note: None,
     })
 }
@@ -157,12 +161,12 @@ fn from_left(
     refs: Refs<'_>,
     branch: &BranchName,
     tip: Option<CommitId>,
-    kept: Kept,
+    contents: BackupContents,
     base: impl Fn() -> Result<CommitId>,
 ) -> Result<Start> {
-    let was_on = kept.note.head.clone();
+    let was_on = contents.note.head.clone();
     let own = format!("refs/heads/{branch}");
-    let head = match (kept.head(), tip) {
+    let head = match (contents.head(), tip) {
         (Some(head), tip)
             if was_on.as_ref() == Some(&own) && (tip.is_none() || !refs.is_shared()) =>
         {
@@ -172,10 +176,10 @@ fn from_left(
             if tip != *head {
                 return Ok(Start {
                     head: Head::Branch(branch.clone()),
-                    kept: None,
+                    contents: None,
                     note: Some(format!(
                         "branch {branch} has moved on, so the uncommitted work stays in backup {}",
-                        kept.commit
+                        contents.commit
                     )),
                 });
             }
@@ -187,12 +191,12 @@ fn from_left(
         (None, None) => Head::Detached(base()?),
     };
     let mut note = "uncommitted work is restored from its backup".to_owned();
-    if let Some(what) = &kept.note.in_progress {
+    if let Some(what) = &contents.note.in_progress {
         note.push_str(&format!("; a {what} is in progress, as it was"));
     }
     Ok(Start {
         head,
-        kept: Some(kept),
+        contents: Some(contents),
         note: Some(note),
     })
 }
@@ -212,32 +216,32 @@ fn other_head(repo: &Repo<'_>, was_on: Option<&str>, head: &CommitId) -> Result<
 /// The branch is gone: Skein removed it because it was empty, or a user or another program did.
 fn without_branch(
     repo: &Repo<'_>,
-    place: &Place,
+    managed: &ManagedFolder,
     workspace: &Workspace,
     branch: &BranchName,
     base: Result<CommitId>,
 ) -> Result<Start> {
-    if let Some(newest) = backup::newest(repo, &place.session, workspace)? {
-        let kept = Kept::read(repo, &newest.commit)?;
-        let beyond = match (&base, kept.head()) {
+    if let Some(newest) = backup::newest(repo, &managed.session, workspace)? {
+        let contents = BackupContents::read(repo, &newest.commit)?;
+        let beyond = match (&base, contents.head()) {
             (Ok(base), Some(head)) => !repo.is_ancestor(head, base)?,
             (Err(_), Some(_)) => true,
             (_, None) => false,
         };
-        if let (true, Some(head)) = (beyond, kept.head().cloned()) {
+        if let (true, Some(head)) = (beyond, contents.head().cloned()) {
             return Ok(Start {
                 head: Head::New(branch.clone(), head),
                 note: Some(format!(
                     "branch {branch} was gone: rebuilt from backup {}",
                     newest.n
                 )),
-                kept: Some(kept),
+                contents: Some(contents),
             });
         }
     }
     Ok(Start {
         head: Head::New(branch.clone(), base?),
-        kept: None,
+        contents: None,
         note: Some(format!("branch {branch} starts again at its base")),
     })
 }

@@ -163,11 +163,11 @@ pub(crate) struct Inspection {
 }
 
 /// Inspects a workspace and its nested repositories.
-pub(crate) fn look(repo: &Repo<'_>, refs: Refs<'_>) -> Result<Inspection> {
-    look_within(repo, refs, Project::of(repo, refs))
+pub(crate) fn inspect(repo: &Repo<'_>, refs: Refs<'_>) -> Result<Inspection> {
+    inspect_within(repo, refs, Project::of(repo, refs))
 }
 
-fn look_within(repo: &Repo<'_>, refs: Refs<'_>, project: Project<'_>) -> Result<Inspection> {
+fn inspect_within(repo: &Repo<'_>, refs: Refs<'_>, project: Project<'_>) -> Result<Inspection> {
     let entries = Entries::read(repo)?;
     let mut work = Vec::new();
     let mut loose_commits = 0;
@@ -184,7 +184,7 @@ fn look_within(repo: &Repo<'_>, refs: Refs<'_>, project: Project<'_>) -> Result<
         let shown = path.display();
         match inside {
             Nested::Repository { inner, refs, .. } => {
-                let found = look_within(inner, *refs, project)?;
+                let found = inspect_within(inner, *refs, project)?;
                 loose_commits += found.contents.loose_commits;
                 let found = found.work.into_iter();
                 work.extend(found.map(|w| format!("{w} in `{shown}`")));
@@ -246,7 +246,7 @@ fn look_within(repo: &Repo<'_>, refs: Refs<'_>, project: Project<'_>) -> Result<
 fn changes(repo: &Repo<'_>, entries: &Entries, inside: &[DotGit<'_>]) -> Result<usize> {
     let scratch = match entries.hidden().is_empty() {
         true => None,
-        false => Some(Scratch::copy(repo, "look")?),
+        false => Some(Scratch::copy(repo, "inspect")?),
     };
     let mut call = StrictGit::of(repo)?
         .call(repo, "status")

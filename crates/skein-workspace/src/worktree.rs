@@ -16,12 +16,12 @@ use crate::options::WorkspaceOptions;
 use crate::pool::Pool;
 use crate::provider::Result;
 use crate::repo::{Registration, Repo};
-use crate::root::{Place, erase};
-use crate::start::{self, Head, Start, Traces};
+use crate::root::{ManagedFolder, erase};
+use crate::start::{self, ExistingRefs, Head, Start};
 use crate::state::Refs;
 use crate::submodule;
 
-use half_made::{FolderState, Loss};
+use half_made::{FolderState, MissingFolderCause};
 
 #[derive(Debug)]
 pub struct Worktree(Shared);
@@ -35,7 +35,7 @@ impl Worktree {
     fn add(&self, locked: &Locked<'_>) -> Result<Built> {
         let Locked {
             workspace,
-            place,
+            managed,
             home: repo,
             lock,
         } = locked;
@@ -46,35 +46,38 @@ impl Worktree {
             .pool
             .as_ref()
             .filter(|pool| pool.may_have_any());
-        let traces = match Traces::expected(workspace).filter(|_| pool.is_none()) {
-            Some(traces) => traces,
-            None => Traces::of(repo, place, workspace)?,
+        let existing = match ExistingRefs::expected(workspace).filter(|_| pool.is_none()) {
+            Some(existing) => existing,
+            None => ExistingRefs::of(repo, managed, workspace)?,
         };
-        let Start { head, kept, note } =
-            start::start(repo, Refs::Shared, place, workspace, &traces)?;
-        let planned = self.0.remotes.recall(&place.folder);
+        let Start {
+            head,
+            contents,
+            note,
+        } = start::start(repo, Refs::Shared, managed, workspace, &existing)?;
+        let planned = self.0.remotes.take_note(&managed.path);
         let mut notes: Vec<String> = planned.into_iter().chain(note).collect();
         let taken = match pool {
             Some(pool) => take_from_pool(pool, locked, &head)?,
             None => false,
         };
         if !taken {
-            let reason = half_made::making(place);
-            let (root, folder) = (&self.0.root, &place.folder);
+            let reason = half_made::making(managed);
+            let (root, folder) = (&self.0.root, &managed.path);
             add(root, repo, folder, &reason, &head, Checkout::Whole, lock)?;
         }
-        if kept.is_some() || submodule::has_any(&place.folder) {
-            let own = Repo::open(self.0.git(), &place.folder)?;
+        if contents.is_some() || submodule::has_any(&managed.path) {
+            let own = Repo::open(self.0.git(), &managed.path)?;
             notes.extend(submodule::bring(&own, self.0.options.submodules, lock)?);
-            if let Some(kept) = &kept {
-                crate::restore::bring_refs(&own, kept)?;
-                crate::restore::apply(&own, kept, place.session.as_str())?;
+            if let Some(contents) = &contents {
+                crate::restore::bring_refs(&own, contents)?;
+                crate::restore::apply(&own, contents, managed.session.as_str())?;
             }
         }
         Ok(Built {
             anew: true,
             note: joined(&notes),
-            left: traces.left,
+            left: existing.left,
         })
     }
 
@@ -82,45 +85,45 @@ impl Worktree {
     fn register_again(&self, locked: &Locked<'_>) -> Result<String> {
         let Locked {
             workspace,
-            place,
+            managed,
             home: repo,
             lock,
         } = locked;
-        let dot_git = place.folder.join(".git");
+        let dot_git = managed.path.join(".git");
         if dot_git.is_dir() {
             return Err(Error::HoldsWork {
-                path: place.folder.clone(),
+                path: managed.path.clone(),
                 what: "a repository of its own".into(),
             });
         }
-        let traces = Traces::of(repo, place, workspace)?;
-        let Start { head, .. } = start::start(repo, Refs::Shared, place, workspace, &traces)?;
-        let making = self.0.root.making(place);
-        let reason = half_made::salvaging(place);
+        let existing = ExistingRefs::of(repo, managed, workspace)?;
+        let Start { head, .. } = start::start(repo, Refs::Shared, managed, workspace, &existing)?;
+        let making = self.0.root.making(managed);
+        let reason = half_made::salvaging(managed);
         let root = &self.0.root;
         add(root, repo, &making, &reason, &head, Checkout::None, lock)?;
         let registration = repo.registration(&making).ok_or_else(|| Error::Missing {
             path: making.clone(),
         })?;
-        half_made::bind(&registration, &place.folder)?;
+        half_made::bind(&registration, &managed.path)?;
         erase(&making)?;
-        complete_index(repo, place, lock)
+        complete_index(repo, managed, lock)
     }
 }
 
 fn take_from_pool(pool: &Pool, locked: &Locked<'_>, head: &Head) -> Result<bool> {
     let Locked {
-        place,
+        managed,
         home: repo,
         lock,
         ..
     } = locked;
-    if !pool.take(repo, place)? {
+    if !pool.take(repo, managed)? {
         return Ok(false);
     }
     let call = repo
         .git
-        .write(&place.folder, "switch")
+        .write(&managed.path, "switch")
         .args(["--quiet", "--no-guess"])
         .holding(lock);
     let call = match head {
@@ -133,14 +136,14 @@ fn take_from_pool(pool: &Pool, locked: &Locked<'_>, head: &Head) -> Result<bool>
 }
 
 /// Makes an index for existing files, and adds missing files.
-fn complete_index(repo: &Repo<'_>, place: &Place, lock: &Lock) -> Result<String> {
+fn complete_index(repo: &Repo<'_>, managed: &ManagedFolder, lock: &Lock) -> Result<String> {
     repo.git
-        .write(&place.folder, "read-tree")
+        .write(&managed.path, "read-tree")
         .arg("HEAD")
         .holding(lock)
         .run()?;
     repo.git
-        .write(&place.folder, "checkout-index")
+        .write(&managed.path, "checkout-index")
         .args(["--all", "--quiet"])
         .holding(lock)
         // It fails for every existing file, as intended.
@@ -159,17 +162,17 @@ impl ManagedKind for Worktree {
     fn clear(&self, locked: &Locked<'_>) -> Result<Option<String>> {
         let Locked {
             workspace,
-            place,
+            managed,
             home,
             ..
         } = locked;
         let root = &self.0.root;
-        let loss = match root.has_trash(place) {
-            true => Loss::Ours,
-            false => Loss::Unexpected,
+        let cause = match root.has_trash(managed) {
+            true => MissingFolderCause::InterruptedRemoval,
+            false => MissingFolderCause::Unexpected,
         };
-        let rescued = half_made::clear(root, home, place, workspace, loss)?;
-        root.empty_trash(place)?;
+        let rescued = half_made::clear(root, home, managed, workspace, cause)?;
+        root.empty_trash(managed)?;
         Ok((!rescued.is_empty()).then(|| {
             let names = rescued.join(", ");
             format!("the folder was gone; what git still had of it is in {names}")
@@ -177,19 +180,19 @@ impl ManagedKind for Worktree {
     }
 
     fn build(&self, locked: &Locked<'_>) -> Result<Built> {
-        let Locked { place, home, .. } = locked;
+        let Locked { managed, home, .. } = locked;
         let found = |anew, note| -> Result<Built> {
-            let left = home.find_ref(&backup::left_ref(place))?;
+            let left = home.find_ref(&backup::left_ref(managed))?;
             Ok(Built { anew, note, left })
         };
-        let built = match half_made::find(home, place)? {
+        let built = match half_made::find(home, managed)? {
             // Found, but not recorded yet, so its setup may be incomplete.
             FolderState::Whole => {
                 let anew = locked.workspace.state != WorkspaceState::Ready;
-                found(anew, self.0.remotes.recall(&place.folder))?
+                found(anew, self.0.remotes.take_note(&managed.path))?
             }
             FolderState::Unsettled => {
-                found(true, Some(complete_index(home, place, &locked.lock)?))?
+                found(true, Some(complete_index(home, managed, &locked.lock)?))?
             }
             FolderState::Nothing => self.add(locked)?,
             FolderState::Files => {
@@ -197,16 +200,16 @@ impl ManagedKind for Worktree {
                 found(true, Some(note))?
             }
         };
-        half_made::finish(home, place)?;
+        half_made::finish(home, managed)?;
         Ok(built)
     }
 
-    fn keep(&self, own: &Repo<'_>, request: &BackupRequest<'_>) -> Result<Option<Backup>> {
-        let backup = backup::keep(own, request)?;
+    fn back_up(&self, own: &Repo<'_>, request: &BackupRequest<'_>) -> Result<Option<Backup>> {
+        let backup = backup::make(own, request)?;
         let workspace = request.workspace;
         if let Some(backup) = backup.as_ref().filter(|_| workspace.is_managed()) {
-            let place = self.0.root.managed(&workspace.path)?;
-            own.set_ref(&backup::left_ref(&place), &backup.commit)?;
+            let managed = self.0.root.managed(&workspace.path)?;
+            own.set_ref(&backup::left_ref(&managed), &backup.commit)?;
         }
         Ok(backup)
     }

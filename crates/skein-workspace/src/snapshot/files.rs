@@ -96,9 +96,9 @@ pub(super) fn add_files(
     let mut nested = Vec::new();
     for (path, inner, refs, moved) in kept {
         match keep_nested(repo, &inner, refs, moved, request)? {
-            Kept::Nothing => {}
-            Kept::Snapshot { commit, tree } => nested.push((path, commit, tree)),
-            Kept::Verbatim => verbatim(repo, &path, &mut changed, &mut found)?,
+            NestedSnapshot::Nothing => {}
+            NestedSnapshot::Snapshot { commit, tree } => nested.push((path, commit, tree)),
+            NestedSnapshot::Verbatim => verbatim(repo, &path, &mut changed, &mut found)?,
         }
     }
     update(repo, files, changed, &mut found.extras)?;
@@ -243,7 +243,7 @@ fn empty_folders(
 }
 
 /// How the work in a nested repository is kept.
-enum Kept {
+enum NestedSnapshot {
     Nothing,
     Snapshot {
         commit: CommitId,
@@ -261,30 +261,30 @@ fn keep_nested(
     refs: Refs<'_>,
     moved: bool,
     request: &SnapshotRequest<'_>,
-) -> Result<Kept> {
+) -> Result<NestedSnapshot> {
     let Snapshot {
         commit,
         tree,
         needed,
     } = take(inner, refs, request)?;
     if !needed && !moved {
-        return Ok(Kept::Nothing);
+        return Ok(NestedSnapshot::Nothing);
     }
     // The history of a shallow repository is incomplete, and commits with another hash function cannot be fetched.
     let foreign = inner.object_format != repo.object_format;
     if foreign || inner.common.join("shallow").exists() {
-        return Ok(Kept::Verbatim);
+        return Ok(NestedSnapshot::Verbatim);
     }
     match fetch(repo, &inner.common, commit.as_str()) {
         // Objects are missing, as in a partial clone.
         Err(Error::GitFailed { stderr, .. }) => {
             tracing::warn!(path = %inner.folder.display(), stderr, "cannot fetch a nested repository, so its files are backed up one by one");
-            return Ok(Kept::Verbatim);
+            return Ok(NestedSnapshot::Verbatim);
         }
         fetched => fetched?,
     }
     lfs::share(inner, repo)?;
-    Ok(Kept::Snapshot { commit, tree })
+    Ok(NestedSnapshot::Snapshot { commit, tree })
 }
 
 /// Adds the files of a nested repository in place of its link, or beside tracked files of this one.

@@ -13,19 +13,19 @@ use crate::error::Error;
 use crate::provider::Result;
 use crate::repo::{Registration, Repo};
 use crate::rescue;
-use crate::root::{Place, Real, Root, erase, is_below, is_empty};
+use crate::root::{ManagedFolder, Real, Root, erase, is_below, is_empty};
 use crate::worktree::{lock_reason, write_lock};
 
 /// The lock reason until a worktree is finished.
-pub(crate) fn making(place: &Place) -> String {
-    let reason = lock_reason(&place.session);
-    format!("{reason}: being made for {}", place.folder.display())
+pub(crate) fn making(managed: &ManagedFolder) -> String {
+    let reason = lock_reason(&managed.session);
+    format!("{reason}: being made for {}", managed.path.display())
 }
 
 /// The lock reason while a folder with files is registered again. It does contain work.
-pub(crate) fn salvaging(place: &Place) -> String {
-    let reason = lock_reason(&place.session);
-    format!("{reason}: being registered for {}", place.folder.display())
+pub(crate) fn salvaging(managed: &ManagedFolder) -> String {
+    let reason = lock_reason(&managed.session);
+    format!("{reason}: being registered for {}", managed.path.display())
 }
 
 /// The lock reason that git writes while it adds a worktree, before ours.
@@ -42,9 +42,9 @@ pub(crate) enum FolderState {
 
 /// Why a registered folder is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Loss {
+pub(crate) enum MissingFolderCause {
     /// A removal by Skein was interrupted; it had backed the content up.
-    Ours,
+    InterruptedRemoval,
     Unexpected,
 }
 
@@ -53,37 +53,40 @@ pub(crate) enum Loss {
 pub(crate) fn clear(
     root: &Root,
     repo: &Repo<'_>,
-    place: &Place,
+    managed: &ManagedFolder,
     workspace: &Workspace,
-    loss: Loss,
+    cause: MissingFolderCause,
 ) -> Result<Vec<String>> {
     let mut rescued = Vec::new();
-    let own = Real::of(&place.folder);
+    let own = Real::of(&managed.path);
     for registration in repo.registrations() {
         let folder = registration.folder.as_deref();
         let here = folder.is_some_and(|f| own.is(f));
         let half = match registration.lock.as_deref() {
             Some(GITS_OWN) => here,
-            Some(reason) => reason == making(place),
+            Some(reason) => reason == making(managed),
             None => false,
         };
         if half {
-            remove(root, place, &registration)?;
+            remove(root, managed, &registration)?;
             continue;
         }
-        let gone = here && fs::symlink_metadata(&place.folder).is_err();
-        if gone && loss == Loss::Unexpected && workspace.state != WorkspaceState::Planned {
-            rescued.extend(rescue::keep(repo, &registration, &place.session)?);
+        let gone = here && fs::symlink_metadata(&managed.path).is_err();
+        if gone
+            && cause == MissingFolderCause::Unexpected
+            && workspace.state != WorkspaceState::Planned
+        {
+            rescued.extend(rescue::save(repo, &registration, &managed.session)?);
         }
-        let elsewhere = registration.lock.as_deref() == Some(&salvaging(place)) && !here;
+        let elsewhere = registration.lock.as_deref() == Some(&salvaging(managed)) && !here;
         if gone || elsewhere {
             registration.remove()?;
-        } else if is_of(&registration, place) && is_empty(&registration.dir) {
+        } else if is_of(&registration, managed) && is_empty(&registration.dir) {
             remove_begun(root, repo, &registration)?;
         }
     }
-    erase(&root.making(place))?;
-    clear_ref_lock(repo, place, workspace)?;
+    erase(&root.making(managed))?;
+    clear_ref_lock(repo, managed, workspace)?;
     Ok(rescued)
 }
 
@@ -97,32 +100,32 @@ fn remove_begun(root: &Root, repo: &Repo<'_>, registration: &Registration) -> Re
     }
 }
 
-fn remove(root: &Root, place: &Place, registration: &Registration) -> Result<()> {
+fn remove(root: &Root, managed: &ManagedFolder, registration: &Registration) -> Result<()> {
     // A pooled worktree is moved before its registration is updated.
-    let dot_git = fs::read_to_string(place.folder.join(".git")).unwrap_or_default();
+    let dot_git = fs::read_to_string(managed.path.join(".git")).unwrap_or_default();
     if dot_git.trim_end() == points_to(registration) {
-        root.remove(place, &place.folder)?;
+        root.remove(managed, &managed.path)?;
     }
     let ours = |folder: &&Path| is_below(folder, root.path());
     if let Some(folder) = registration.folder.as_deref().filter(ours) {
-        root.remove(place, folder)?;
+        root.remove(managed, folder)?;
     }
     registration.remove()
 }
 
 /// git first makes an empty registration named after the folder.
-fn is_of(registration: &Registration, place: &Place) -> bool {
+fn is_of(registration: &Registration, managed: &ManagedFolder) -> bool {
     let name = registration.dir.file_name().and_then(|n| n.to_str());
     // During re-registration it is named after another folder.
-    let tenant = format!("{}.", place.tenant);
+    let tenant = format!("{}.", managed.tenant);
     name.map(|n| n.strip_prefix(&tenant).unwrap_or(n))
-        .and_then(|n| n.strip_prefix(place.session.as_str()))
+        .and_then(|n| n.strip_prefix(managed.session.as_str()))
         .is_some_and(|rest| rest.bytes().all(|b| b.is_ascii_digit()))
 }
 
 /// Removes the stale lock of a branch that only Skein makes: the session's lock is held, so no git process uses it.
-fn clear_ref_lock(repo: &Repo<'_>, place: &Place, workspace: &Workspace) -> Result<()> {
-    let own = BranchName::of_session(&place.session);
+fn clear_ref_lock(repo: &Repo<'_>, managed: &ManagedFolder, workspace: &Workspace) -> Result<()> {
+    let own = BranchName::of_session(&managed.session);
     let ours = workspace.branch_made && workspace.branch.as_ref() == Some(&own);
     if ours && workspace.state == WorkspaceState::Planned {
         erase(&repo.common.join(format!("refs/heads/{own}.lock")))?;
@@ -130,8 +133,8 @@ fn clear_ref_lock(repo: &Repo<'_>, place: &Place, workspace: &Workspace) -> Resu
     Ok(())
 }
 
-pub(crate) fn find(repo: &Repo<'_>, place: &Place) -> Result<FolderState> {
-    let folder = &place.folder;
+pub(crate) fn find(repo: &Repo<'_>, managed: &ManagedFolder) -> Result<FolderState> {
+    let folder = &managed.path;
     if fs::symlink_metadata(folder).is_err() {
         return Ok(FolderState::Nothing);
     }
@@ -139,7 +142,7 @@ pub(crate) fn find(repo: &Repo<'_>, place: &Place) -> Result<FolderState> {
         if fs::symlink_metadata(folder.join(".git")).is_err() {
             bind(&registration, folder)?;
         }
-        let unsettled = registration.lock.as_deref() == Some(&salvaging(place));
+        let unsettled = registration.lock.as_deref() == Some(&salvaging(managed));
         return Ok(if unsettled {
             FolderState::Unsettled
         } else {
@@ -168,14 +171,14 @@ pub(crate) fn bind(registration: &Registration, folder: &Path) -> Result<()> {
 }
 
 /// Locks the worktree against `git worktree prune`, which also marks it as finished. Keeps a lock that Skein did not write.
-pub(crate) fn finish(repo: &Repo<'_>, place: &Place) -> Result<()> {
-    let Some(registration) = repo.registration(&place.folder) else {
+pub(crate) fn finish(repo: &Repo<'_>, managed: &ManagedFolder) -> Result<()> {
+    let Some(registration) = repo.registration(&managed.path) else {
         return Err(Error::Missing {
-            path: place.folder.clone(),
+            path: managed.path.clone(),
         });
     };
     match registration.lock.as_deref() {
-        Some(reason) if reason != making(place) && reason != salvaging(place) => Ok(()),
-        _ => write_lock(&registration, &lock_reason(&place.session)),
+        Some(reason) if reason != making(managed) && reason != salvaging(managed) => Ok(()),
+        _ => write_lock(&registration, &lock_reason(&managed.session)),
     }
 }

@@ -26,7 +26,7 @@ fn l5_commits_are_handed_over_before_the_folder_goes() {
     fixture
         .ground
         .sh(path, "echo a > two; git commit -qam mine");
-    assert_eq!(fixture.provider.look(&made).unwrap().own_commits, 1);
+    assert_eq!(fixture.provider.inspect(&made).unwrap().own_commits, 1);
     let refused = fixture
         .provider
         .remove(&made, Removal::KeepWork)
@@ -41,7 +41,7 @@ fn l5_commits_are_handed_over_before_the_folder_goes() {
         None
     );
     assert_eq!(fixture.ground.project_sh("git rev-parse skein/api-7"), tip);
-    assert_eq!(fixture.provider.look(&made).unwrap().own_commits, 0);
+    assert_eq!(fixture.provider.inspect(&made).unwrap().own_commits, 0);
     fixture.provider.remove(&made, Removal::KeepWork).unwrap();
     fixture.make_again(&made);
     assert_eq!(fixture.ground.sh(path, "git rev-parse HEAD"), tip);
@@ -131,7 +131,7 @@ fn l4_a_clone_cut_short_begins_again() {
     fs::create_dir_all(&half).unwrap();
     fs::write(half.join("HEAD.lock"), "").unwrap();
     let made = fixture.make(&planned);
-    assert!(!fixture.provider.look(&made).unwrap().dirty);
+    assert!(!fixture.provider.inspect(&made).unwrap().dirty);
     assert!(!fixture.ground.root().join(".making").exists());
 }
 
@@ -177,7 +177,7 @@ fn l5_commits_that_a_remote_is_only_said_to_have_are_kept() {
             .sh(path, "echo a > two; git commit -qam mine");
         let tip = fixture.ground.sh(path, "git rev-parse HEAD");
         fixture.ground.sh(path, claim);
-        let contents = fixture.provider.look(&made).unwrap();
+        let contents = fixture.provider.inspect(&made).unwrap();
         assert_eq!(contents.loose_commits, 1, "{claim}");
         let refused = fixture.provider.remove(&made, Removal::KeepWork);
         assert!(matches!(refused, Err(Error::HoldsWork { .. })), "{claim}");
@@ -201,7 +201,7 @@ fn l5_what_the_project_has_needs_no_backup_of_a_clone() {
         made.path.as_str(),
         "git fetch -q origin; git switch -qc own origin/main",
     );
-    let contents = fixture.provider.look(&made).unwrap();
+    let contents = fixture.provider.inspect(&made).unwrap();
     assert_eq!((contents.dirty, contents.loose_commits), (false, 0));
     fixture.provider.remove(&made, Removal::KeepWork).unwrap();
 }

@@ -164,7 +164,7 @@ fn l5_a_worktree_made_by_hand_is_adopted_and_never_removed() {
     let made = fixture.provider.make(&fixture.session(), &adopted).unwrap();
     assert!(!made.anew);
     fs::write(fixture.ground.path("by-hand/x"), "x").unwrap();
-    assert!(fixture.provider.look(&adopted).unwrap().dirty);
+    assert!(fixture.provider.inspect(&adopted).unwrap().dirty);
     assert!(
         fixture
             .provider

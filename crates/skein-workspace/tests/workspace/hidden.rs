@@ -27,7 +27,7 @@ fn clone() -> Fixture {
 }
 
 fn is_clean(fixture: &Fixture, workspace: &Workspace) -> bool {
-    let contents = fixture.provider.look(workspace).unwrap();
+    let contents = fixture.provider.inspect(workspace).unwrap();
     !contents.dirty && contents.loose_commits == 0
 }
 
@@ -59,7 +59,7 @@ fn l5_commits_of_a_clone_that_only_a_tag_holds() {
     let fixture = clone();
     let made = fixture.made();
     fixture.ground.sh(made.path.as_str(), TAGGED);
-    assert_eq!(fixture.provider.look(&made).unwrap().loose_commits, 2);
+    assert_eq!(fixture.provider.inspect(&made).unwrap().loose_commits, 2);
     there_and_back(&fixture, &made, TAGS);
 }
 
@@ -122,7 +122,7 @@ fn l5_commits_of_a_submodule_that_is_not_checked_out() {
             let tip = fixture.ground.sh(path, "git -C lib rev-parse HEAD");
             fixture.ground.sh(path, away);
             assert_refused(&fixture, &made, Removal::KeepWork);
-            assert!(fixture.provider.look(&made).unwrap().loose_commits > 0);
+            assert!(fixture.provider.inspect(&made).unwrap().loose_commits > 0);
             let (made, backup) = fixture.backed_up(&made);
             fixture.provider.remove(&made, Removal::BackedUp).unwrap();
             fixture.ground.project_sh(&format!(
@@ -392,7 +392,7 @@ fn l5_a_folder_that_cannot_be_read_is_not_removed() {
                 assert!(matches!(error, Error::Unreadable { .. }), "{error}");
                 assert!(error.to_string().contains(folder), "{error}");
             };
-            unreadable(fixture.provider.look(&made).unwrap_err());
+            unreadable(fixture.provider.inspect(&made).unwrap_err());
             for removal in [Removal::KeepWork, Removal::BackedUp] {
                 assert!(fixture.provider.remove(&made, removal).is_err());
             }

@@ -297,7 +297,7 @@ fn strange_settings_change_nothing() {
     );
     let made = fixture.made();
     fs::write(Path::new(made.path.as_str()).join("дом"), "x").unwrap();
-    assert!(fixture.provider.look(&made).unwrap().dirty);
+    assert!(fixture.provider.inspect(&made).unwrap().dirty);
     let diff = fixture.provider.diff(&made, false).unwrap();
     assert!(
         diff.contains("+++ ") && diff.contains("+x") && !diff.contains('\u{1b}'),
@@ -476,7 +476,7 @@ fn l15_no_program_of_a_repository_runs_while_work_is_looked_at_and_kept() {
     fixture.ground.sh(path, "git add two");
     fs::remove_file(&ran).unwrap();
     fs::write(Path::new(path).join("two"), "again").unwrap();
-    let contents = fixture.provider.look(&made).unwrap();
+    let contents = fixture.provider.inspect(&made).unwrap();
     assert!(contents.dirty);
     fixture.provider.diff(&made, false).unwrap();
     let (made, backup) = fixture.backed_up(&made);

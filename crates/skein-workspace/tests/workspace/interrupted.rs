@@ -29,7 +29,7 @@ fn making(workspace: &Workspace) -> String {
 fn completed(fixture: &Fixture, planned: &Workspace, before: &str) {
     let made = fixture.provider.make(&fixture.session(), planned).unwrap();
     assert!(made.anew);
-    assert!(!fixture.provider.look(&made.workspace).unwrap().dirty);
+    assert!(!fixture.provider.inspect(&made.workspace).unwrap().dirty);
     let path = planned.path.as_str();
     assert_eq!(
         fixture.ground.sh(path, "git branch --show-current"),
@@ -234,10 +234,10 @@ fn l5_the_dot_git_file_alone_is_gone() {
     let made = fixture.made();
     fs::write(Path::new(made.path.as_str()).join("new"), "x").unwrap();
     fs::remove_file(Path::new(made.path.as_str()).join(".git")).unwrap();
-    assert!(fixture.provider.look(&made).is_err());
+    assert!(fixture.provider.inspect(&made).is_err());
     assert!(fixture.provider.remove(&made, Removal::KeepWork).is_err());
     fixture.make(&made);
-    assert!(fixture.provider.look(&made).unwrap().dirty);
+    assert!(fixture.provider.inspect(&made).unwrap().dirty);
 }
 
 #[test]

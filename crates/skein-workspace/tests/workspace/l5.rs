@@ -82,7 +82,7 @@ fn l5_unpushed_commits_stay_on_the_branch() {
     fixture
         .ground
         .sh(made.path.as_str(), "echo a > two; git commit -qam mine");
-    let contents = fixture.provider.look(&made).unwrap();
+    let contents = fixture.provider.inspect(&made).unwrap();
     assert_eq!((contents.dirty, contents.own_commits), (false, 1));
     let tip = fixture.ground.sh(made.path.as_str(), "git rev-parse HEAD");
     assert_eq!(
@@ -116,11 +116,11 @@ fn l5_changed_copies_of_ignored_files() {
         .provider
         .furnish(&made, &furnishing, &mut |_| ())
         .unwrap();
-    assert!(!fixture.provider.look(&made).unwrap().dirty);
+    assert!(!fixture.provider.inspect(&made).unwrap().dirty);
     fixture
         .ground
         .sh(made.path.as_str(), "echo A=2 > .env; rm c.secret b.secret");
-    assert!(fixture.provider.look(&made).unwrap().dirty);
+    assert!(fixture.provider.inspect(&made).unwrap().dirty);
     let (again, _) = there_and_back(&fixture, &made, STATUS);
     // Furnishing again keeps what came back.
     fixture
@@ -142,7 +142,7 @@ fn l5_in_the_middle_of_a_merge() {
         "git branch other; echo a > two; git commit -qam a; git switch -q other; echo b > two; \
          git commit -qam b; git switch -q skein/api-7; ! git merge -q other; grep -q '<<<<' two; echo more >> two",
     );
-    let contents = fixture.provider.look(&made).unwrap();
+    let contents = fixture.provider.inspect(&made).unwrap();
     assert_eq!(contents.in_progress.as_deref(), Some("merge"));
     let (again, backup) = there_and_back(&fixture, &made, "git log --oneline");
     // Both sides are reachable from the backup.
@@ -151,7 +151,7 @@ fn l5_in_the_middle_of_a_merge() {
         .project_sh(&format!("git rev-list --parents -1 {}", backup.commit));
     let other = fixture.ground.project_sh("git rev-parse other");
     assert!(parents.contains(&other), "{parents}");
-    assert!(fixture.provider.look(&again).unwrap().dirty);
+    assert!(fixture.provider.inspect(&again).unwrap().dirty);
 }
 
 #[test]
@@ -164,7 +164,7 @@ fn l5_in_the_middle_of_a_rebase_with_an_autostash() {
          git switch -q other; echo b > two; git commit -qam b; git switch -q skein/api-7; echo stashed >> src/one; \
          ! git rebase -q --autostash other; echo resolved > two; git add two",
     );
-    let contents = fixture.provider.look(&made).unwrap();
+    let contents = fixture.provider.inspect(&made).unwrap();
     assert_eq!(contents.in_progress.as_deref(), Some("rebase"));
     let stash = fixture.ground.sh(
         made.path.as_str(),
@@ -180,7 +180,7 @@ fn l5_in_the_middle_of_a_rebase_with_an_autostash() {
         fixture.ground.project_sh("git rev-parse skein/api-7"),
         branch
     );
-    assert!(fixture.provider.look(&again).unwrap().dirty);
+    assert!(fixture.provider.inspect(&again).unwrap().dirty);
 }
 
 #[test]
@@ -191,7 +191,7 @@ fn l5_commits_on_a_detached_head() {
         made.path.as_str(),
         "git switch -q --detach; echo a > two; git commit -qam lost",
     );
-    assert_eq!(fixture.provider.look(&made).unwrap().own_commits, 1);
+    assert_eq!(fixture.provider.inspect(&made).unwrap().own_commits, 1);
     let (again, _) = there_and_back(&fixture, &made, STATUS);
     let subject = fixture
         .ground
@@ -224,7 +224,7 @@ fn l5_files_git_was_told_not_to_look_at() {
         made.path.as_str(),
         "git update-index --assume-unchanged two; git update-index --skip-worktree src/one; echo x > two; echo y > src/one",
     );
-    assert!(fixture.provider.look(&made).unwrap().dirty);
+    assert!(fixture.provider.inspect(&made).unwrap().dirty);
     there_and_back(&fixture, &made, "git log --oneline");
 }
 
@@ -249,7 +249,7 @@ fn with_submodule() -> Fixture {
 fn l5_work_in_a_submodule() {
     let fixture = with_submodule();
     let made = fixture.made();
-    assert!(!fixture.provider.look(&made).unwrap().dirty);
+    assert!(!fixture.provider.inspect(&made).unwrap().dirty);
     let lib = format!("{}/lib", made.path);
     assert_eq!(fixture.ground.sh(&lib, "cat lib"), "lib");
     fixture.ground.sh(
@@ -271,7 +271,7 @@ fn l5_commits_of_a_submodule_that_are_nowhere_else() {
         "cd lib; git switch -qc topic; echo c > c; git add .; git commit -qm sub; cd ..; git commit -qam bump",
     );
     // The superproject is clean, yet the submodule's commits would go with the folder.
-    assert!(fixture.provider.look(&made).unwrap().dirty);
+    assert!(fixture.provider.inspect(&made).unwrap().dirty);
     there_and_back(
         &fixture,
         &made,

@@ -88,7 +88,7 @@ fn l4_sessions_of_one_repository_come_and_go_side_by_side() {
                     for _ in 0..4 {
                         let planned = provider.plan(&plan).unwrap();
                         let made = provider.make(&session, &planned).unwrap().workspace;
-                        assert!(!provider.look(&made).unwrap().dirty);
+                        assert!(!provider.inspect(&made).unwrap().dirty);
                         provider.remove(&made, Removal::KeepWork).unwrap();
                     }
                 })

@@ -100,7 +100,7 @@ fn l4_a_member_taken_halfway_is_nobodys_work() {
             fs::rename(folder, planned.path.as_str()).unwrap();
         }
         let made = fixture.make(&planned);
-        assert!(!fixture.provider.look(&made).unwrap().dirty);
+        assert!(!fixture.provider.inspect(&made).unwrap().dirty);
         let locks = fixture
             .ground
             .project_sh("git worktree list --porcelain | grep ^locked");
