@@ -130,10 +130,10 @@ impl Group {
 
     /// Moves this process into the group until the result is dropped. Processes that it starts meanwhile are in the
     /// group from their first instruction on, and stay there.
-    pub(crate) fn enter(&self) -> io::Result<Inside> {
+    pub(crate) fn enter(&self) -> io::Result<GroupMembership> {
         let before = own().ok_or_else(|| io::Error::other("this process is not in a cgroup"))?;
         move_to(&self.path)?;
-        Ok(Inside { before })
+        Ok(GroupMembership { before })
     }
 
     /// Every process in it and in groups below it.
@@ -181,11 +181,11 @@ impl Group {
 
 /// Moves this process back to its former cgroup when dropped.
 #[derive(Debug)]
-pub(crate) struct Inside {
+pub(crate) struct GroupMembership {
     before: PathBuf,
 }
 
-impl Drop for Inside {
+impl Drop for GroupMembership {
     fn drop(&mut self) {
         // If it fails, this process stays in the group, and `kill` spares it.
         let _ = move_to(&self.before);

@@ -18,7 +18,7 @@ use skein_domain::{RunHandle, SessionId, TenantId};
 use crate::cgroup::Group;
 use crate::error::Error;
 use crate::frame::{Ended, Shown};
-use crate::process::Traces;
+use crate::process::ProcessEvidence;
 
 const SOCKET: &str = "socket";
 const PREFIX: &str = "pty:";
@@ -159,12 +159,12 @@ impl Folder {
     }
 
     /// The evidence that identifies the run's processes.
-    pub(crate) fn traces(&self, name: &Name) -> io::Result<Traces> {
+    pub(crate) fn evidence(&self, name: &Name) -> io::Result<ProcessEvidence> {
         let mark = self.mark(name)?;
         // Without a readable record the other evidence must suffice.
         let record = self.record().ok().flatten();
         let group = record.and_then(|record| record.group(&mark));
-        Ok(Traces::beginning(mark, group))
+        Ok(ProcessEvidence::beginning(mark, group))
     }
 
     /// Takes the lock; none if another process holds it.

@@ -51,7 +51,7 @@ fn launch(groups: &OsStr, mark: &OsStr, folder: &OsStr) -> i32 {
     // Descriptors inherited from the parent must not reach the holder or the agent.
     close_fds::set_fds_cloexec(3, &[]);
     // Another process name than the holder's, so that `ps` shows which is which.
-    let guard = again(
+    let guard = own_program(
         "skein-guard",
         &[OsStr::new(GUARD), groups, mark, folder],
         mark,
@@ -66,7 +66,7 @@ fn launch(groups: &OsStr, mark: &OsStr, folder: &OsStr) -> i32 {
 }
 
 /// This program again, in the same mode. Its environment identifies holders and guards.
-fn again(name: &str, args: &[&OsStr], mark: &OsStr) -> Command {
+fn own_program(name: &str, args: &[&OsStr], mark: &OsStr) -> Command {
     let mode: Vec<OsString> = std::env::args_os().skip(1).take(1).collect();
     let mut command = Command::new("/proc/self/exe");
     // The program of the tests has no word for the mode.

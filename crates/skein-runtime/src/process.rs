@@ -3,7 +3,7 @@
 //! A process is identified by its id and its start time: an id may be reused at any time, the pair may not. Signals go
 //! through a pidfd that is opened before the start time is checked.
 //!
-//! Evidence of the kernel about each process ([`Traces`]) decides which ones belong to a run, never process ids from a
+//! Evidence of the kernel about each process ([`ProcessEvidence`]) decides which ones belong to a run, never process ids from a
 //! file: agents can write the files of a run.
 
 use std::collections::HashSet;
@@ -88,21 +88,21 @@ impl Process {
 /// - they are in the run's cgroup,
 /// - they descend from one of those, or from the run's holder or guard.
 #[derive(Clone, Debug)]
-pub(crate) struct Traces {
+pub(crate) struct ProcessEvidence {
     mark: String,
     whole: bool,
     group: Option<Group>,
 }
 
 #[derive(Debug, Default)]
-struct Living {
+struct LivingProcesses {
     /// The agent and everything it started.
     members: HashSet<Process>,
     /// The run's holder and guard.
     supervisors: HashSet<Process>,
 }
 
-impl Traces {
+impl ProcessEvidence {
     /// Matches processes with exactly this mark.
     pub(crate) const fn new(mark: String, group: Option<Group>) -> Self {
         Self {
@@ -151,11 +151,11 @@ impl Traces {
 
     /// Whether no process of the agent lives.
     pub(crate) fn is_empty(&self) -> bool {
-        self.look().members.is_empty()
+        self.living().members.is_empty()
     }
 
-    fn look(&self) -> Living {
-        let mut found = Living::default();
+    fn living(&self) -> LivingProcesses {
+        let mut found = LivingProcesses::default();
         for pid in all() {
             let environ = environ(pid);
             if self.is_in(&environ, HOLDS) {
@@ -183,7 +183,7 @@ impl Traces {
         let mut signalled = HashSet::new();
         let kill_at = Instant::now() + grace;
         loop {
-            let living = self.look();
+            let living = self.living();
             let now = Instant::now();
             if living.members.is_empty() && living.supervisors.is_empty() {
                 if let Some(group) = &self.group {
@@ -226,7 +226,7 @@ pub(crate) fn token_name(mark: &str) -> String {
 
 /// Ends every process with the mark and its descendants. Blocks. Returns whether nothing is left.
 pub fn end_marked(mark: &str) -> bool {
-    Traces::new(mark.to_owned(), None).sweep(GRACE)
+    ProcessEvidence::new(mark.to_owned(), None).sweep(GRACE)
 }
 
 /// A stopped process receives SIGTERM only when it continues.
@@ -302,14 +302,14 @@ mod tests {
             .spawn()
             .unwrap();
         let pid = i32::try_from(child.id()).unwrap();
-        let traces = |mark: &str| Traces::new(mark.to_owned(), None);
-        while traces(&mark).is_empty() {
+        let evidence = |mark: &str| ProcessEvidence::new(mark.to_owned(), None);
+        while evidence(&mark).is_empty() {
             thread::sleep(Duration::from_millis(5));
         }
-        let found = traces(&mark).look().members;
+        let found = evidence(&mark).living().members;
         assert_eq!(found.into_iter().map(|p| p.pid).collect::<Vec<_>>(), [pid]);
-        assert!(traces(&format!("{mark}0")).is_empty());
-        assert!(traces(&mark).sweep(Duration::ZERO));
+        assert!(evidence(&format!("{mark}0")).is_empty());
+        assert!(evidence(&mark).sweep(Duration::ZERO));
         child.wait().unwrap();
     }
 }

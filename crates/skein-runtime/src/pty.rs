@@ -4,7 +4,7 @@
 //! restarted daemon finds the runs of its predecessor.
 
 mod connection;
-mod over;
+mod ended;
 
 use std::ffi::OsString;
 use std::fs;
@@ -20,13 +20,13 @@ use tokio::process::Command;
 use tokio::time::{Instant, sleep, timeout};
 
 use self::connection::Connection;
-use self::over::Over;
+use self::ended::EndedRun;
 use crate::cgroup::Groups;
 use crate::error::Error;
 use crate::folder::{ExitRecord, Folder, Name, State, handle};
 use crate::frame::{ClientMessage, Ended};
 use crate::holder::{Report, Spec};
-use crate::process::Traces;
+use crate::process::ProcessEvidence;
 use crate::runtime::{BoxFuture, FoundRun, Grace, Launch, Result, Run, Runtime};
 
 /// Time limit for a holder to report its start.
@@ -146,7 +146,7 @@ impl PtyRuntime {
         loop {
             let why = match state(&folder)? {
                 State::Absent | State::Lost => return Err(Error::Missing),
-                State::Over(exit) => return Ok(Arc::new(Over::new(folder, exit))),
+                State::Over(exit) => return Ok(Arc::new(EndedRun::new(folder, exit))),
                 State::Live => match Connection::open(&folder, deadline).await {
                     Ok(connection) => return Ok(Arc::new(connection)),
                     // Not listening yet, or just ending; the folder's state decides.
@@ -387,9 +387,9 @@ async fn ask_to_end(folder: &Folder, grace: Grace, deadline: Instant) -> bool {
     connection.ask(end, &[], patience).await.is_ok()
 }
 
-fn traces(name: &Name, folder: &Folder) -> Result<Option<Traces>> {
-    match folder.traces(name) {
-        Ok(traces) => Ok(Some(traces)),
+fn evidence(name: &Name, folder: &Folder) -> Result<Option<ProcessEvidence>> {
+    match folder.evidence(name) {
+        Ok(evidence) => Ok(Some(evidence)),
         // Without the folder of all runs there is no run.
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(Error::unobserved(error.to_string())),
@@ -398,14 +398,14 @@ fn traces(name: &Name, folder: &Folder) -> Result<Option<Traces>> {
 
 /// Ends a run without its holder.
 async fn sweep_run(name: &Name, folder: &Folder, grace: Grace) -> Result<()> {
-    match traces(name, folder)? {
-        Some(traces) => sweep(traces, grace).await,
+    match evidence(name, folder)? {
+        Some(evidence) => sweep(evidence, grace).await,
         None => Ok(()),
     }
 }
 
-async fn sweep(traces: Traces, grace: Grace) -> Result<()> {
-    let swept = tokio::task::spawn_blocking(move || traces.sweep(grace.terminate));
+async fn sweep(evidence: ProcessEvidence, grace: Grace) -> Result<()> {
+    let swept = tokio::task::spawn_blocking(move || evidence.sweep(grace.terminate));
     match swept.await {
         Ok(true) => Ok(()),
         Ok(false) => Err(Error::unobserved("some of its processes cannot be killed")),
@@ -415,11 +415,13 @@ async fn sweep(traces: Traces, grace: Grace) -> Result<()> {
 
 /// Whether no process of the run lives.
 async fn is_swept(name: &Name, folder: &Folder) -> Result<bool> {
-    let Some(traces) = traces(name, folder)? else {
+    let Some(evidence) = evidence(name, folder)? else {
         return Ok(true);
     };
-    let looked = tokio::task::spawn_blocking(move || traces.is_empty());
-    looked.await.map_err(|e| Error::unobserved(e.to_string()))
+    let none_lives = tokio::task::spawn_blocking(move || evidence.is_empty());
+    none_lives
+        .await
+        .map_err(|e| Error::unobserved(e.to_string()))
 }
 
 /// The names in a folder; none if it does not exist.

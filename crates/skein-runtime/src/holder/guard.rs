@@ -10,7 +10,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::start::{Report, release_stdio, report};
 use super::tree::Tree;
-use super::{HOLD, again};
+use super::{HOLD, own_program};
 use crate::cgroup::{Group, Groups};
 use crate::runtime::Grace;
 
@@ -27,7 +27,7 @@ pub(super) fn main(groups: &OsStr, mark: &OsStr, folder: &OsStr) -> i32 {
     let path = group
         .as_ref()
         .map_or(OsStr::new(""), |g| g.path().as_os_str());
-    let holder = match again("skein", &[OsStr::new(HOLD), path, folder], mark).spawn() {
+    let holder = match own_program("skein", &[OsStr::new(HOLD), path, folder], mark).spawn() {
         Ok(holder) => holder.id(),
         Err(error) => {
             if let Some(group) = group {

@@ -28,7 +28,7 @@ use super::tree::Tree;
 use crate::cgroup::Group;
 use crate::folder::{AgentRecord, Folder, RunRecord};
 use crate::log::Log;
-use crate::process::{MARK, Process, Traces, token_name};
+use crate::process::{MARK, Process, ProcessEvidence, token_name};
 use crate::runtime::Size;
 
 /// Lowest descriptor number of the token.
@@ -143,7 +143,7 @@ fn start(spec: &Spec, group: Option<Group>) -> Result<Holder, Report> {
         let own = |mark: &str| mark.len() - mark.rsplit('.').next().unwrap_or(mark).len();
         if record.mark.get(..own(&record.mark)) == spec.mark.get(..own(&spec.mark)) {
             let group = record.group(&record.mark);
-            if !Traces::new(record.mark, group).sweep(Duration::ZERO) {
+            if !ProcessEvidence::new(record.mark, group).sweep(Duration::ZERO) {
                 let why = "its processes survive SIGKILL";
                 return Err(Report::failed(
                     "cannot end an earlier agent of this run",

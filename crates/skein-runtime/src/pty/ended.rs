@@ -8,14 +8,14 @@ use crate::folder::{ExitRecord, Folder};
 use crate::runtime::{BoxFuture, InputResult, Run, RunObservation, Screen, Size, TerminalInput};
 
 #[derive(Debug)]
-pub(super) struct Over {
+pub(super) struct EndedRun {
     folder: Folder,
     exit: Exit,
     input: u64,
     sight: watch::Sender<RunObservation>,
 }
 
-impl Over {
+impl EndedRun {
     pub(super) fn new(folder: Folder, record: ExitRecord) -> Self {
         let exit = record.exit.into();
         let sight = RunObservation {
@@ -35,7 +35,7 @@ impl Over {
     }
 }
 
-impl Run for Over {
+impl Run for EndedRun {
     fn write(&self, number: u64, _: TerminalInput) -> BoxFuture<'_, InputResult> {
         Box::pin(async move {
             if number <= self.input {
