@@ -20,8 +20,8 @@ const LONGEST: u64 = 1 << 20;
 /// Report an agent's hook event to the daemon; called by agents
 ///
 /// Reads the hook's payload from stdin. Session, run and credential come from the environment that Skein gives its
-/// agents; the daemon refuses a hook without the credential of that run. It never fails and takes at most 2 s, so that
-/// it does not delay the agent.
+/// agents; the daemon refuses a hook without the credential of that run. It takes at most 2 s and, without `--strict`, never
+/// fails, so that it does not disturb the agent.
 #[derive(Debug, Args)]
 pub(crate) struct HookArgs {
     /// The event

@@ -43,7 +43,7 @@ struct NewArgs {
     /// What else its holder may do; `run`: start any program as the daemon's user
     #[arg(long, value_parser = ["run"], value_name = "RIGHT")]
     allow: Vec<String>,
-    /// The holder acts as this actor, on sessions that this actor owns
+    /// The holder acts as this actor, on sessions that this actor owns; with role `admin`, on any session
     #[arg(long, value_name = "ACTOR")]
     actor: Option<String>,
     /// Valid for this long, e.g. `30d` [default: until revoked]
