@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use skein_client::{Client, Error as ClientError, ErrorKind, EventStream, Events};
+use skein_domain::SagaStep;
 use skein_wire::{Event, Session};
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -34,20 +35,20 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// How often to print new output of set-up commands.
 const PASS_ON: Duration = Duration::from_millis(200);
 
-/// All steps, in the order in which any saga performs them, and what each does.
-const STEPS: [(&str, &str); 8] = [
-    ("workspace", "making its workspace"),
-    ("setup", "setting up the workspace"),
-    ("launch", "starting the agent"),
-    (AGENT_STARTS, "waiting for the agent to take its task"),
-    ("stop", "stopping the agent"),
-    ("backup", "saving uncommitted work"),
-    ("remove", "clearing up the workspace"),
-    ("end", "ending it"),
+/// The steps of spawn, restore and kill, in the order in which any saga performs them.
+const STEPS: [SagaStep; 8] = [
+    SagaStep::Workspace,
+    SagaStep::Setup,
+    SagaStep::Launch,
+    SagaStep::Prompt,
+    SagaStep::Stop,
+    SagaStep::Backup,
+    SagaStep::Remove,
+    SagaStep::End,
 ];
 
 /// The step between the start of the agent and its taking the task.
-const AGENT_STARTS: &str = "prompt";
+const AGENT_STARTS: &str = SagaStep::Prompt.as_str();
 
 /// The result for one session.
 #[derive(Debug)]
@@ -227,7 +228,7 @@ impl<'a> Watch<'a> {
 
     /// Whether this step comes after those already shown: a read of the session may have been ahead of its events.
     fn is_further(&mut self, session: &str, step: &str) -> bool {
-        let Some(place) = STEPS.iter().position(|(name, _)| *name == step) else {
+        let Some(place) = STEPS.iter().position(|known| known.as_str() == step) else {
             return true;
         };
         let shown = self.shown_steps.entry(session.to_owned()).or_default();
@@ -328,6 +329,7 @@ fn awaited(session: &Session) -> Option<&str> {
 }
 
 fn doing(step: &str) -> String {
-    let known = STEPS.iter().find(|(name, _)| *name == step);
-    known.map_or(step, |(_, doing)| doing).to_owned()
+    SagaStep::parse(step)
+        .map_or(step, SagaStep::doing)
+        .to_owned()
 }

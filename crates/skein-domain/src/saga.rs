@@ -108,6 +108,22 @@ words! {
 }
 
 impl SagaStep {
+    /// What it does, for people.
+    pub const fn doing(self) -> &'static str {
+        match self {
+            Self::Workspace => "making its workspace",
+            Self::Setup => "setting up the workspace",
+            Self::Launch => "starting the agent",
+            Self::Prompt => "waiting for the agent to take its task",
+            Self::Stop => "stopping the agent",
+            Self::Backup => "saving uncommitted work",
+            Self::Remove => "clearing up the workspace",
+            Self::End => "ending it",
+            Self::Transcript => "forking the transcript",
+            Self::Commit => "recording the result",
+        }
+    }
+
     /// How the step is undone outside the ledger.
     pub const fn undo(self, kind: SagaKind) -> UndoCommand {
         match (kind, self) {

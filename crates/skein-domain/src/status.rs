@@ -116,12 +116,12 @@ fn doubted(
         let given_up = doubt.looks >= StatusThresholds::LOOKS || age >= patience.doubt_seconds;
         return Some(if given_up {
             let reason = format!(
-                "{}; looked {} times in {}",
+                "{}; checked {} times in {}",
                 doubt.why,
                 doubt.looks,
                 ago(age)
             );
-            derived(Status::Stuck, reason, "doubt lasted too long")
+            derived(Status::Stuck, reason, "unreachable for too long")
         } else {
             derived(
                 Status::Detecting,
@@ -144,7 +144,7 @@ fn doubted(
         Some(RuntimeState::Missing | RuntimeState::Exited(_)) => Some(derived(
             Status::Detecting,
             "its agent's process is gone; Skein is recording the end",
-            "runtime over, phase live",
+            "process gone, end not recorded yet",
         )),
         Some(RuntimeState::Alive { .. }) => None,
     }
@@ -166,8 +166,8 @@ fn spawning(seen: &Observations) -> Derived {
         ),
         (None, Some(step)) => derived(
             Status::Spawning,
-            format!("{}: {}{why}", saga.kind.as_str(), step.as_str()),
-            "saga at work",
+            format!("{}{why}", step.doing()),
+            "spawn or restore in progress",
         ),
         (None, None) => derived(Status::Spawning, format!("queued{why}"), "saga queued"),
     }
@@ -336,6 +336,22 @@ mod tests {
             }),
             ..alive()
         }
+    }
+
+    #[test]
+    fn the_reason_of_a_start_says_what_its_step_does() {
+        let seen = Observations {
+            saga: Some(SagaObservation {
+                kind: SagaKind::Spawn,
+                step: Some(SagaStep::Prompt),
+                place: None,
+                why: None,
+            }),
+            ..Observations::default()
+        };
+        let derived = spawning(&seen);
+        assert_eq!(derived.reason, "waiting for the agent to take its task");
+        assert_eq!(derived.rule, "spawn or restore in progress");
     }
 
     #[test]

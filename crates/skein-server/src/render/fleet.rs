@@ -158,10 +158,10 @@ fn of_the_run(seen: &Observations, screen: Option<&ScreenExplained>) -> Vec<wire
             "runtime",
             Some(time(runtime.at)),
         )),
-        None => facts.push(fact("runtime", "not looked at yet", "runtime", None)),
+        None => facts.push(fact("runtime", "not checked yet", "runtime", None)),
     }
     if let Some(doubt) = &seen.doubt {
-        let value = format!("{} (looked {} times)", doubt.why, doubt.looks);
+        let value = format!("{} (checked {} times)", doubt.why, doubt.looks);
         facts.push(fact("doubt", value, "runtime", Some(time(doubt.since))));
     }
     match &seen.activity {
@@ -179,16 +179,16 @@ fn of_the_run(seen: &Observations, screen: Option<&ScreenExplained>) -> Vec<wire
             let unmatched = screen.filter(|s| s.reading.is_none() && !s.rules.is_empty());
             let value = match unmatched {
                 Some(screen) => format!(
-                    "none of the {} rules fits the screen, and nothing else told of it yet",
+                    "no rule matches the screen ({} tried), and no hook or file has reported",
                     screen.rules.len()
                 ),
-                None => "nothing heard yet".into(),
+                None => "no report yet".into(),
             };
             facts.push(fact("activity", value, "screen", None));
         }
         None => facts.push(fact(
             "activity",
-            "nothing can tell what this agent does",
+            "no source shows what this agent does",
             "record",
             None,
         )),
@@ -206,7 +206,7 @@ fn runtime_text(state: &RuntimeState) -> String {
         RuntimeState::Alive { pid: None } => "alive".into(),
         RuntimeState::Exited(exit) => format!("its agent {exit}"),
         RuntimeState::Missing => "definitely not there".into(),
-        RuntimeState::Unobserved { why } => format!("could not be looked at: {why}"),
+        RuntimeState::Unobserved { why } => format!("could not be checked: {why}"),
     }
 }
 

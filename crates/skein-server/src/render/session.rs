@@ -281,7 +281,7 @@ fn awaited(
             None if seen.has_signal => {
                 format!("no rule fits its screen yet; `skein screen {id} --explain` tells why")
             }
-            None => "nothing can tell what this agent does".into(),
+            None => "no source shows what this agent does".into(),
         },
     )
 }

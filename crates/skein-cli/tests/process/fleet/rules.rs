@@ -102,7 +102,7 @@ fn a_spawn_that_waits_says_for_what_and_the_nearest_miss_is_named() {
     }
     let shown = fleet.run(&["why", "api-1"]).stdout;
     assert!(
-        shown.contains("none of the 2 rules fits the screen"),
+        shown.contains("no rule matches the screen (2 tried)"),
         "{shown}"
     );
     fleet.json(&["kill", "api-1"]);
