@@ -94,7 +94,7 @@ impl App {
             .route("/api/v1/openapi.json", axum::routing::get(open))
             .fallback(unknown_route)
             .method_not_allowed_fallback(wrong_method)
-            .layer(from_fn_with_state(self.clone(), door::keep))
+            .layer(from_fn_with_state(self.clone(), door::authenticate))
             .layer(from_fn(bounded))
             .layer(from_fn_with_state(self.clone(), stamp))
             .with_state(self.clone())

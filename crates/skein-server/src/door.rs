@@ -32,16 +32,16 @@ pub enum Peer {
 
 /// The token that a remote caller presented, for answers that stay open: it may be revoked meanwhile.
 #[derive(Clone)]
-pub(crate) struct Pass(String);
+pub(crate) struct StreamToken(String);
 
-impl fmt::Debug for Pass {
+impl fmt::Debug for StreamToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Pass(…)")
+        f.write_str("StreamToken(…)")
     }
 }
 
-impl Pass {
-    pub(crate) async fn holds(&self, app: &App) -> bool {
+impl StreamToken {
+    pub(crate) async fn is_valid(&self, app: &App) -> bool {
         app.fleet().ledger().authenticate(&self.0).await.is_ok()
     }
 }
@@ -49,7 +49,7 @@ impl Pass {
 /// Paths that answer without a token: they show only that the daemon runs.
 const OPEN: [&str; 2] = ["/healthz", "/readyz"];
 
-pub(crate) async fn keep(State(app): State<App>, request: Request, next: Next) -> Response {
+pub(crate) async fn authenticate(State(app): State<App>, request: Request, next: Next) -> Response {
     // A connection without a peer would be a bug in `serve`; it is refused like an unauthenticated one.
     let Some(peer) = request.extensions().get::<Peer>().copied() else {
         let why = "the connection has no known origin";
@@ -71,7 +71,7 @@ pub(crate) async fn keep(State(app): State<App>, request: Request, next: Next) -
 
 /// Identifies the caller and checks the access table; the handler finds the caller in the request.
 async fn admit(app: &App, peer: Peer, request: Request) -> Result<Request, ApiError> {
-    let (caller, pass) = authenticate(app, peer, request.headers()).await?;
+    let (caller, token) = identify(app, peer, request.headers()).await?;
     if let Some(admission) = request.extensions().get::<Admission>() {
         admission.grant(caller.holder());
     }
@@ -82,22 +82,22 @@ async fn admit(app: &App, peer: Peer, request: Request) -> Result<Request, ApiEr
         Asked::Nowhere => caller,
     };
     parts.extensions.insert(caller);
-    if let Some(pass) = pass {
-        parts.extensions.insert(pass);
+    if let Some(token) = token {
+        parts.extensions.insert(token);
     }
     Ok(Request::from_parts(parts, body))
 }
 
-async fn authenticate(
+async fn identify(
     app: &App,
     peer: Peer,
     headers: &HeaderMap,
-) -> Result<(Caller, Option<Pass>), ApiError> {
+) -> Result<(Caller, Option<StreamToken>), ApiError> {
     let presented = text(headers, header::AUTHORIZATION.as_str())?.is_some();
     match peer {
         Peer::Unix if !presented => Ok((local(app, headers)?, None)),
         Peer::Unix | Peer::Tcp { .. } => {
-            let (mut caller, pass) = by_bearer(app, headers).await?;
+            let (mut caller, token) = by_bearer(app, headers).await?;
             if caller.scope.is_some() {
                 // On the Unix socket an agent runs as the daemon's user; over TCP it may run in a sandbox.
                 caller.local = peer == Peer::Unix;
@@ -105,7 +105,7 @@ async fn authenticate(
                     caller.rights = Rights::default();
                 }
             }
-            Ok((caller, Some(pass)))
+            Ok((caller, Some(token)))
         }
     }
 }
@@ -122,7 +122,7 @@ fn local(app: &App, headers: &HeaderMap) -> Result<Caller, ApiError> {
     Ok(Caller::local(tenant, actor))
 }
 
-async fn by_bearer(app: &App, headers: &HeaderMap) -> Result<(Caller, Pass), ApiError> {
+async fn by_bearer(app: &App, headers: &HeaderMap) -> Result<(Caller, StreamToken), ApiError> {
     let bearer = text(headers, header::AUTHORIZATION.as_str())?
         .and_then(|value| value.strip_prefix("Bearer "))
         .ok_or(Refused::Unauthorized {
@@ -135,7 +135,7 @@ async fn by_bearer(app: &App, headers: &HeaderMap) -> Result<(Caller, Pass), Api
             why: "the token is not for this tenant",
         }
         .into()),
-        _ => Ok((caller, Pass(bearer.to_owned()))),
+        _ => Ok((caller, StreamToken(bearer.to_owned()))),
     }
 }
 

@@ -32,19 +32,28 @@ const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
 /// Serves a call that only reads.
 #[derive(Debug)]
-pub(crate) struct Look(pub(crate) FleetRequests);
+pub(crate) struct ReadRequest(pub(crate) FleetRequests);
 
 /// Serves a call that changes something; the body was parsed strictly and belongs to the idempotency key.
 #[derive(Debug)]
-pub(crate) struct Change<T, const MOST: usize = MOST_BODY>(pub(crate) FleetRequests, pub(crate) T);
+pub(crate) struct ChangeRequest<T, const MOST: usize = MOST_BODY>(
+    pub(crate) FleetRequests,
+    pub(crate) T,
+);
 
 /// Serves a call whose body is a file of any content type; the body belongs to the idempotency key.
 #[derive(Debug)]
-pub(crate) struct Bring<const MOST: usize>(pub(crate) FleetRequests, pub(crate) bytes::Bytes);
+pub(crate) struct UploadRequest<const MOST: usize>(
+    pub(crate) FleetRequests,
+    pub(crate) bytes::Bytes,
+);
 
 /// Serves a call that can be repeated without harm, and so takes no idempotency key.
 #[derive(Debug)]
-pub(crate) struct Tell<T, const MOST: usize = MOST_BODY>(pub(crate) FleetRequests, pub(crate) T);
+pub(crate) struct UnkeyedRequest<T, const MOST: usize = MOST_BODY>(
+    pub(crate) FleetRequests,
+    pub(crate) T,
+);
 
 /// The header of every change, as the OpenAPI document describes it; [`Key`] checks it.
 #[derive(Debug, utoipa::IntoParams)]
@@ -91,14 +100,14 @@ fn opened(request: Request) -> Result<(Parts, Body, Caller), ApiError> {
     Ok((parts, body, caller))
 }
 
-impl FromRequestParts<App> for Look {
+impl FromRequestParts<App> for ReadRequest {
     type Rejection = ApiError;
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
         Ok(Self(app.fleet().requests(caller(parts)?)))
     }
 }
 
-impl<T: DeserializeOwned, const MOST: usize> FromRequest<App> for Change<T, MOST> {
+impl<T: DeserializeOwned, const MOST: usize> FromRequest<App> for ChangeRequest<T, MOST> {
     type Rejection = ApiError;
     async fn from_request(request: Request, app: &App) -> Result<Self, ApiError> {
         let (parts, body, caller) = opened(request)?;
@@ -109,7 +118,7 @@ impl<T: DeserializeOwned, const MOST: usize> FromRequest<App> for Change<T, MOST
     }
 }
 
-impl<const MOST: usize> FromRequest<App> for Bring<MOST> {
+impl<const MOST: usize> FromRequest<App> for UploadRequest<MOST> {
     type Rejection = ApiError;
     async fn from_request(request: Request, app: &App) -> Result<Self, ApiError> {
         let (parts, body, caller) = opened(request)?;
@@ -143,7 +152,7 @@ fn keyed(
     app.fleet().requests(caller)
 }
 
-impl<T: DeserializeOwned, const MOST: usize> FromRequest<App> for Tell<T, MOST> {
+impl<T: DeserializeOwned, const MOST: usize> FromRequest<App> for UnkeyedRequest<T, MOST> {
     type Rejection = ApiError;
     async fn from_request(request: Request, app: &App) -> Result<Self, ApiError> {
         let (parts, body, caller) = opened(request)?;

@@ -22,11 +22,11 @@ use crate::door::Peer;
 const MOST_CONNECTIONS: usize = 4096;
 /// Most connections over TCP without a valid token yet. One more closes the oldest of them, so that half-open ones never
 /// block other callers.
-const MOST_STRANGERS: usize = 1024;
+const MOST_UNAUTHENTICATED: usize = 1024;
 /// Most connections of one token or run. One more closes its oldest, so that no caller blocks others.
 const MOST_PER_HOLDER: usize = 512;
 /// Longest a client may take to present a valid token over TCP.
-const STRANGER_TIME: Duration = Duration::from_secs(10);
+const AUTHENTICATION_TIME: Duration = Duration::from_secs(10);
 /// Longest a client may take to send a request's head.
 const HEAD_TIME: Duration = Duration::from_secs(10);
 /// Pause after a failed accept, such as for lack of file descriptors.
@@ -53,29 +53,31 @@ impl Endless {
 /// Whether a connection is authenticated. The machine's own user is by connecting.
 #[derive(Clone, Debug)]
 pub(crate) struct Admission {
-    standing: Arc<watch::Sender<Standing>>,
-    guests: Arc<Mutex<Guests>>,
+    state: Arc<watch::Sender<AuthState>>,
+    connections: Arc<Mutex<Connections>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
-    Stranger,
-    Admitted,
+enum AuthState {
+    Unauthenticated,
+    Authenticated,
     Evicted,
 }
 
 impl Admission {
-    fn new(peer: Peer, guests: &Arc<Mutex<Guests>>) -> Self {
-        let standing = match peer {
-            Peer::Unix => Standing::Admitted,
-            Peer::Tcp { .. } => Standing::Stranger,
+    fn new(peer: Peer, connections: &Arc<Mutex<Connections>>) -> Self {
+        let state = match peer {
+            Peer::Unix => AuthState::Authenticated,
+            Peer::Tcp { .. } => AuthState::Unauthenticated,
         };
         let this = Self {
-            standing: Arc::new(watch::Sender::new(standing)),
-            guests: guests.clone(),
+            state: Arc::new(watch::Sender::new(state)),
+            connections: connections.clone(),
         };
-        if this.is(Standing::Stranger) {
-            lock(guests).strangers.add(&this, MOST_STRANGERS);
+        if this.is(AuthState::Unauthenticated) {
+            lock(connections)
+                .unauthenticated
+                .add(&this, MOST_UNAUTHENTICATED);
         }
         this
     }
@@ -83,73 +85,75 @@ impl Admission {
     /// The connection presented a valid token or credential, so it may stay. `holder` names the token or run whose
     /// connections it counts among; the machine's own user has no limit.
     pub(crate) fn grant(&self, holder: Option<String>) {
-        self.standing.send_if_modified(|standing| {
-            let changes = *standing == Standing::Stranger;
+        self.state.send_if_modified(|state| {
+            let changes = *state == AuthState::Unauthenticated;
             if changes {
-                *standing = Standing::Admitted;
+                *state = AuthState::Authenticated;
             }
             changes
         });
         if let Some(holder) = holder {
-            lock(&self.guests).count(holder, self);
+            lock(&self.connections).count(holder, self);
         }
     }
 
-    fn is(&self, standing: Standing) -> bool {
-        *self.standing.borrow() == standing
+    fn is(&self, state: AuthState) -> bool {
+        *self.state.borrow() == state
     }
 
     fn is_same(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.standing, &other.standing)
+        Arc::ptr_eq(&self.state, &other.state)
     }
 
     /// Whether only our lists still hold the connection.
     fn is_over(&self) -> bool {
-        Arc::strong_count(&self.standing) == 1
+        Arc::strong_count(&self.state) == 1
     }
 
     /// Returns when the connection is to be closed: evicted, or unauthenticated for too long.
     async fn closed(&self) {
-        let mut standing = self.standing.subscribe();
-        let known = standing.wait_for(|s| *s != Standing::Stranger);
-        if !matches!(tokio::time::timeout(STRANGER_TIME, known).await, Ok(Ok(_))) {
+        let mut state = self.state.subscribe();
+        let known = state.wait_for(|s| *s != AuthState::Unauthenticated);
+        if !matches!(
+            tokio::time::timeout(AUTHENTICATION_TIME, known).await,
+            Ok(Ok(_))
+        ) {
             return;
         }
-        let _ = standing.wait_for(|s| *s == Standing::Evicted).await;
+        let _ = state.wait_for(|s| *s == AuthState::Evicted).await;
     }
 }
 
 /// The connections of one listener.
 #[derive(Debug, Default)]
-struct Guests {
-    strangers: Line,
-    holders: HashMap<String, Line>,
+struct Connections {
+    unauthenticated: ConnectionQueue,
+    holders: HashMap<String, ConnectionQueue>,
 }
 
-impl Guests {
+impl Connections {
     fn count(&mut self, holder: String, admission: &Admission) {
-        self.holders.retain(|_, line| !line.is_over());
-        let line = self.holders.entry(holder).or_default();
-        if !line.0.iter().any(|known| known.is_same(admission)) {
-            line.add(admission, MOST_PER_HOLDER);
+        self.holders.retain(|_, queue| !queue.is_over());
+        let queue = self.holders.entry(holder).or_default();
+        if !queue.0.iter().any(|known| known.is_same(admission)) {
+            queue.add(admission, MOST_PER_HOLDER);
         }
     }
 }
 
 /// Connections, oldest first.
 #[derive(Debug, Default)]
-struct Line(VecDeque<Admission>);
+struct ConnectionQueue(VecDeque<Admission>);
 
-impl Line {
+impl ConnectionQueue {
     /// One more than `most` closes the oldest.
     fn add(&mut self, admission: &Admission, most: usize) {
-        let standing = *admission.standing.borrow();
-        self.0
-            .retain(|known| !known.is_over() && known.is(standing));
+        let state = *admission.state.borrow();
+        self.0.retain(|known| !known.is_over() && known.is(state));
         if self.0.len() >= most
             && let Some(oldest) = self.0.pop_front()
         {
-            oldest.standing.send_replace(Standing::Evicted);
+            oldest.state.send_replace(AuthState::Evicted);
         }
         self.0.push_back(admission.clone());
     }
@@ -159,8 +163,8 @@ impl Line {
     }
 }
 
-fn lock(guests: &Mutex<Guests>) -> MutexGuard<'_, Guests> {
-    guests.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(connections: &Mutex<Connections>) -> MutexGuard<'_, Connections> {
+    connections.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Serves the machine's own user until the tasks are stopped.
@@ -212,7 +216,7 @@ fn listen(name: &'static str, listener: impl Listener, router: Router, tasks: &T
     let room = Arc::new(Semaphore::new(MOST_CONNECTIONS));
     tasks.start(name, async move {
         tokio::pin!(stopping);
-        let guests = Arc::default();
+        let connections = Arc::default();
         loop {
             let Ok(place) = room.clone().acquire_owned().await else {
                 return;
@@ -226,7 +230,7 @@ fn listen(name: &'static str, listener: impl Listener, router: Router, tasks: &T
             match accepted {
                 Ok((stream, peer)) => {
                     let (router, ending) = (router.clone(), own.stopping());
-                    let admission = Admission::new(peer, &guests);
+                    let admission = Admission::new(peer, &connections);
                     own.start("connection", async move {
                         connection(stream, router, peer, admission, ending).await;
                         drop(place);

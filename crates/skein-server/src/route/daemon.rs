@@ -11,7 +11,7 @@ use utoipa_axum::routes;
 
 use crate::app::App;
 use crate::error::ApiError;
-use crate::extract::{Change, Look, Nothing};
+use crate::extract::{ChangeRequest, Nothing, ReadRequest};
 use crate::render;
 
 pub(crate) fn routes() -> OpenApiRouter<App> {
@@ -42,7 +42,7 @@ async fn readyz(State(app): State<App>) -> Result<Json<wire::Health>, ApiError> 
     responses((status = 200, body = wire::DaemonStatus), (status = "default", body = wire::ErrorBody)))]
 async fn status(
     State(app): State<App>,
-    Look(requests): Look,
+    ReadRequest(requests): ReadRequest,
 ) -> Result<Json<wire::DaemonStatus>, ApiError> {
     describe(&app, &requests).await
 }
@@ -67,7 +67,7 @@ async fn describe(
     responses((status = 200, body = wire::DaemonStatus), (status = "default", body = wire::ErrorBody)))]
 async fn stop(
     State(app): State<App>,
-    Change(requests, Nothing {}): Change<Nothing>,
+    ChangeRequest(requests, Nothing {}): ChangeRequest<Nothing>,
 ) -> Result<Response, ApiError> {
     let Json(status) = describe(&app, &requests).await?;
     let body = serde_json::to_value(status).unwrap_or_default();
@@ -93,7 +93,9 @@ async fn stop(
 #[utoipa::path(post, path = "/api/v1/retention/run", tag = "daemon",
     params(("Idempotency-Key" = Option<String>, Header)),
     responses((status = 200, body = wire::RetentionReport), (status = "default", body = wire::ErrorBody)))]
-async fn retention(Change(requests, Nothing {}): Change<Nothing>) -> Result<Response, ApiError> {
+async fn retention(
+    ChangeRequest(requests, Nothing {}): ChangeRequest<Nothing>,
+) -> Result<Response, ApiError> {
     let answer = requests.ledger.retention().run().await?;
     Ok(render::answer(StatusCode::OK, &requests, answer))
 }

@@ -18,9 +18,9 @@ use utoipa_axum::routes;
 
 use super::limit;
 use crate::app::App;
-use crate::door::{Pass, text};
+use crate::door::{StreamToken, text};
 use crate::error::ApiError;
-use crate::extract::{Change, Keyed, Look, Query};
+use crate::extract::{ChangeRequest, Keyed, Query, ReadRequest};
 use crate::render;
 use crate::serve::Endless;
 
@@ -50,10 +50,10 @@ struct ListQuery {
         (status = "default", body = wire::ErrorBody)))]
 async fn list(
     State(app): State<App>,
-    Look(requests): Look,
+    ReadRequest(requests): ReadRequest,
     Query(query): Query<ListQuery>,
     Extension(endless): Extension<Endless>,
-    pass: Option<Extension<Pass>>,
+    token: Option<Extension<StreamToken>>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     // Only a stream resumes there, but a malformed id is an error in any case.
@@ -67,8 +67,8 @@ async fn list(
     let wants_stream =
         text(&headers, header::ACCEPT.as_str())?.is_some_and(|a| a.contains("text/event-stream"));
     if wants_stream {
-        let pass = pass.map(|Extension(pass)| pass);
-        let stream = follow(&app, requests, pass, resume, query.session).await?;
+        let token = token.map(|Extension(token)| token);
+        let stream = follow(&app, requests, token, resume, query.session).await?;
         endless.set();
         return Ok(stream);
     }
@@ -85,13 +85,13 @@ async fn list(
 async fn follow(
     app: &App,
     requests: FleetRequests,
-    pass: Option<Pass>,
+    token: Option<StreamToken>,
     since: Option<u64>,
     session: Option<String>,
 ) -> Result<Response, ApiError> {
     let tenant = requests.ledger.tenant().clone();
     let follower = requests.ledger.events().follow(since, session).await?;
-    let watch = Watch::new(app, pass);
+    let watch = Watch::new(app, token);
     let over = Box::pin(watch.clone().over());
     let events = messages(tenant, watch, follower).take_until(over);
     let sse = Sse::new(events).keep_alive(KeepAlive::new().interval(HEARTBEAT));
@@ -103,14 +103,14 @@ async fn follow(
 pub(super) struct Watch {
     app: App,
     /// None on the Unix socket, where nothing can be revoked.
-    pass: Option<Pass>,
+    token: Option<StreamToken>,
 }
 
 impl Watch {
-    pub(super) fn new(app: &App, pass: Option<Pass>) -> Self {
+    pub(super) fn new(app: &App, token: Option<StreamToken>) -> Self {
         Self {
             app: app.clone(),
-            pass,
+            token,
         }
     }
 
@@ -130,8 +130,8 @@ impl Watch {
     }
 
     pub(super) async fn allows(&self) -> bool {
-        match &self.pass {
-            Some(pass) => pass.holds(&self.app).await,
+        match &self.token {
+            Some(token) => token.is_valid(&self.app).await,
             None => true,
         }
     }
@@ -180,7 +180,7 @@ fn message(tenant: &TenantId, event: &skein_store::Event) -> SseEvent {
 /// Recomputes the chain and names the first event that is not as it was written.
 #[utoipa::path(get, path = "/api/v1/events/verify", tag = "events",
     responses((status = 200, body = wire::VerifyReport), (status = "default", body = wire::ErrorBody)))]
-async fn verify(Look(requests): Look) -> Result<Json<wire::VerifyReport>, ApiError> {
+async fn verify(ReadRequest(requests): ReadRequest) -> Result<Json<wire::VerifyReport>, ApiError> {
     let verdict = requests.ledger.events().verify().await?;
     let (broken_at, why) = verdict
         .broken
@@ -198,7 +198,9 @@ async fn verify(Look(requests): Look) -> Result<Json<wire::VerifyReport>, ApiErr
 #[utoipa::path(post, path = "/api/v1/events/seal", tag = "events", request_body = wire::SealEvents,
     params(Keyed),
     responses((status = 200, body = wire::SealReport), (status = "default", body = wire::ErrorBody)))]
-async fn seal(Change(requests, body): Change<wire::SealEvents>) -> Result<Response, ApiError> {
+async fn seal(
+    ChangeRequest(requests, body): ChangeRequest<wire::SealEvents>,
+) -> Result<Response, ApiError> {
     let answer = requests.ledger.events().seal(body.keep, body.drop).await?;
     Ok(render::answer(StatusCode::OK, &requests, answer))
 }

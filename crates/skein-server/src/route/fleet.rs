@@ -13,7 +13,9 @@ use super::session::ok;
 use super::{PageQuery, page};
 use crate::app::App;
 use crate::error::ApiError;
-use crate::extract::{Change, Keyed, Look, MOST_MESSAGE, Path, Query, Tell};
+use crate::extract::{
+    ChangeRequest, Keyed, MOST_MESSAGE, Path, Query, ReadRequest, UnkeyedRequest,
+};
 use crate::render;
 
 /// What ended less than a day ago may still be looked at.
@@ -43,7 +45,7 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
     responses((status = 200, body = wire::Receipt), (status = "default", body = wire::ErrorBody)))]
 async fn send(
     Path(session): Path<String>,
-    Change(requests, body): Change<wire::Send, MOST_MESSAGE>,
+    ChangeRequest(requests, body): ChangeRequest<wire::Send, MOST_MESSAGE>,
 ) -> Result<Response, ApiError> {
     let answer = requests
         .send(session, body.text.parse()?, body.from)
@@ -57,7 +59,7 @@ async fn send(
     responses((status = 200, body = wire::Session), (status = "default", body = wire::ErrorBody)))]
 async fn interrupt(
     Path(session): Path<String>,
-    Change(requests, wire::Interrupt {}): Change<wire::Interrupt>,
+    ChangeRequest(requests, wire::Interrupt {}): ChangeRequest<wire::Interrupt>,
 ) -> Result<Response, ApiError> {
     ok(&requests, requests.interrupt(session).await?)
 }
@@ -68,7 +70,7 @@ async fn interrupt(
     responses((status = 200, body = wire::HookTaken), (status = "default", body = wire::ErrorBody)))]
 async fn hook(
     Path(session): Path<String>,
-    Tell(requests, body): Tell<wire::Hook, MOST_MESSAGE>,
+    UnkeyedRequest(requests, body): UnkeyedRequest<wire::Hook, MOST_MESSAGE>,
 ) -> Result<Json<wire::HookTaken>, ApiError> {
     if body.payload.len() > MOST_PAYLOAD {
         let message = format!("the payload is larger than {MOST_PAYLOAD} bytes");
@@ -99,7 +101,7 @@ struct ScreenQuery {
     params(("session" = String, Path), ScreenQuery),
     responses((status = 200, body = wire::Screen), (status = "default", body = wire::ErrorBody)))]
 async fn screen(
-    Look(requests): Look,
+    ReadRequest(requests): ReadRequest,
     Path(session): Path<String>,
     Query(query): Query<ScreenQuery>,
 ) -> Result<Json<wire::Screen>, ApiError> {
@@ -126,7 +128,7 @@ async fn screen(
 #[utoipa::path(get, path = "/api/v1/sessions/{session}/terminal", tag = "fleet", params(("session" = String, Path)),
     responses((status = 200, body = wire::Terminal), (status = "default", body = wire::ErrorBody)))]
 async fn terminal(
-    Look(requests): Look,
+    ReadRequest(requests): ReadRequest,
     Path(session): Path<String>,
 ) -> Result<Json<wire::Terminal>, ApiError> {
     Ok(Json(render::terminal(&requests.terminal(session).await?)))
@@ -145,7 +147,7 @@ struct DiffQuery {
 #[utoipa::path(get, path = "/api/v1/sessions/{session}/diff", tag = "fleet", params(("session" = String, Path), DiffQuery),
     responses((status = 200, body = wire::Diff), (status = "default", body = wire::ErrorBody)))]
 async fn diff(
-    Look(requests): Look,
+    ReadRequest(requests): ReadRequest,
     Path(session): Path<String>,
     Query(query): Query<DiffQuery>,
 ) -> Result<Json<wire::Diff>, ApiError> {
@@ -163,7 +165,7 @@ async fn diff(
 #[utoipa::path(get, path = "/api/v1/sessions/{session}/why", tag = "fleet", params(("session" = String, Path)),
     responses((status = 200, body = wire::Why), (status = "default", body = wire::ErrorBody)))]
 async fn why(
-    Look(requests): Look,
+    ReadRequest(requests): ReadRequest,
     Path(session): Path<String>,
 ) -> Result<Json<wire::Why>, ApiError> {
     let why = requests.why(session).await?;
@@ -176,7 +178,7 @@ async fn why(
     params(("session" = String, Path), PageQuery),
     responses((status = 200, body = wire::List<wire::Receipt>), (status = "default", body = wire::ErrorBody)))]
 async fn receipts(
-    Look(requests): Look,
+    ReadRequest(requests): ReadRequest,
     Path(session): Path<String>,
     Query(query): Query<PageQuery>,
 ) -> Result<Json<wire::List<wire::Receipt>>, ApiError> {
@@ -190,7 +192,7 @@ async fn receipts(
 #[utoipa::path(get, path = "/api/v1/receipts/{receipt}", tag = "fleet", params(("receipt" = String, Path)),
     responses((status = 200, body = wire::Receipt), (status = "default", body = wire::ErrorBody)))]
 async fn receipt(
-    Look(requests): Look,
+    ReadRequest(requests): ReadRequest,
     Path(receipt): Path<String>,
 ) -> Result<Json<wire::Receipt>, ApiError> {
     let found = requests.ledger.messages().receipt(receipt).await?;
@@ -200,7 +202,7 @@ async fn receipt(
 /// Removes what ended sessions left behind, or reports what it would remove.
 #[utoipa::path(post, path = "/api/v1/gc", tag = "fleet", request_body = Option<wire::Gc>, params(Keyed),
     responses((status = 200, body = wire::GcReport), (status = "default", body = wire::ErrorBody)))]
-async fn gc(Change(requests, body): Change<wire::Gc>) -> Result<Response, ApiError> {
+async fn gc(ChangeRequest(requests, body): ChangeRequest<wire::Gc>) -> Result<Response, ApiError> {
     let options = GcOptions {
         dry_run: body.dry_run,
         ended_for_seconds: body.ended_for_seconds.unwrap_or(ENDED_FOR),
@@ -226,7 +228,7 @@ struct AgentsQuery {
 #[utoipa::path(get, path = "/api/v1/agents", tag = "fleet", params(AgentsQuery),
     responses((status = 200, body = wire::List<wire::Agent>), (status = "default", body = wire::ErrorBody)))]
 async fn agents(
-    Look(requests): Look,
+    ReadRequest(requests): ReadRequest,
     Query(query): Query<AgentsQuery>,
 ) -> Result<Json<wire::List<wire::Agent>>, ApiError> {
     let agents = requests.agents(query.project, query.path).await?;

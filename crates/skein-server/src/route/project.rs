@@ -11,7 +11,7 @@ use utoipa_axum::routes;
 use super::{optional, page};
 use crate::app::App;
 use crate::error::ApiError;
-use crate::extract::{Change, Keyed, Look, Nothing, Path, Query};
+use crate::extract::{ChangeRequest, Keyed, Nothing, Path, Query, ReadRequest};
 use crate::render;
 
 pub(crate) fn routes() -> OpenApiRouter<App> {
@@ -35,7 +35,7 @@ struct ListQuery {
 #[utoipa::path(get, path = "/api/v1/projects", tag = "projects", params(ListQuery),
     responses((status = 200, body = wire::List<wire::Project>), (status = "default", body = wire::ErrorBody)))]
 async fn list(
-    Look(requests): Look,
+    ReadRequest(requests): ReadRequest,
     Query(query): Query<ListQuery>,
 ) -> Result<Json<wire::List<wire::Project>>, ApiError> {
     let tenant = requests.ledger.tenant().clone();
@@ -60,7 +60,9 @@ async fn list(
 #[utoipa::path(post, path = "/api/v1/projects", tag = "projects", request_body = wire::AddProject,
     params(Keyed),
     responses((status = 201, body = wire::Project), (status = "default", body = wire::ErrorBody)))]
-async fn add(Change(requests, body): Change<wire::AddProject>) -> Result<Response, ApiError> {
+async fn add(
+    ChangeRequest(requests, body): ChangeRequest<wire::AddProject>,
+) -> Result<Response, ApiError> {
     let add = AddProject {
         name: optional(body.name)?,
         path: body.path,
@@ -80,7 +82,7 @@ async fn add(Change(requests, body): Change<wire::AddProject>) -> Result<Respons
 #[utoipa::path(get, path = "/api/v1/projects/{project}", tag = "projects", params(("project" = String, Path)),
     responses((status = 200, body = wire::Project), (status = "default", body = wire::ErrorBody)))]
 async fn get(
-    Look(requests): Look,
+    ReadRequest(requests): ReadRequest,
     Path(project): Path<String>,
 ) -> Result<Json<wire::Project>, ApiError> {
     let found = requests.ledger.projects().get(project).await?;
@@ -93,7 +95,7 @@ async fn get(
     responses((status = 200, body = wire::Project), (status = "default", body = wire::ErrorBody)))]
 async fn set(
     Path(project): Path<String>,
-    Change(requests, body): Change<wire::SetProject>,
+    ChangeRequest(requests, body): ChangeRequest<wire::SetProject>,
 ) -> Result<Response, ApiError> {
     let settings = ProjectUpdate {
         depth: body.depth,
@@ -115,7 +117,7 @@ async fn set(
     responses((status = 200, body = wire::Project), (status = "default", body = wire::ErrorBody)))]
 async fn remove(
     Path(project): Path<String>,
-    Change(requests, Nothing {}): Change<Nothing>,
+    ChangeRequest(requests, Nothing {}): ChangeRequest<Nothing>,
 ) -> Result<Response, ApiError> {
     let answer = requests.ledger.projects().remove(project).await?;
     Ok(render::answer(StatusCode::OK, &requests, answer))

@@ -22,7 +22,7 @@ use super::launch::spawn_of;
 use super::{Fraction, micros, optional, page, tokens};
 use crate::app::App;
 use crate::error::ApiError;
-use crate::extract::{Change, Keyed, Look, Path, Query};
+use crate::extract::{ChangeRequest, Keyed, Path, Query, ReadRequest};
 use crate::render;
 
 pub(crate) fn routes() -> OpenApiRouter<App> {
@@ -76,7 +76,7 @@ fn statuses(text: Option<&str>) -> Result<BTreeSet<Status>, Invalid> {
 #[utoipa::path(get, path = "/api/v1/sessions", tag = "sessions", params(ListQuery),
     responses((status = 200, body = wire::List<wire::Session>), (status = "default", body = wire::ErrorBody)))]
 async fn list(
-    Look(requests): Look,
+    ReadRequest(requests): ReadRequest,
     Query(query): Query<ListQuery>,
 ) -> Result<Json<wire::List<wire::Session>>, ApiError> {
     let status = statuses(query.status.as_deref())?;
@@ -101,7 +101,9 @@ async fn list(
 #[utoipa::path(post, path = "/api/v1/sessions", tag = "sessions", request_body = wire::Spawn,
     params(Keyed),
     responses((status = 201, body = wire::Session), (status = "default", body = wire::ErrorBody)))]
-async fn spawn(Change(requests, body): Change<wire::Spawn>) -> Result<Response, ApiError> {
+async fn spawn(
+    ChangeRequest(requests, body): ChangeRequest<wire::Spawn>,
+) -> Result<Response, ApiError> {
     let answer = requests.spawn(spawn_of(body)?).await?;
     Ok(render::answer(StatusCode::CREATED, &requests, answer))
 }
@@ -119,7 +121,7 @@ struct GetQuery {
 #[utoipa::path(get, path = "/api/v1/sessions/{session}", tag = "sessions", params(("session" = String, Path), GetQuery),
     responses((status = 200, body = wire::Session), (status = "default", body = wire::ErrorBody)))]
 async fn get(
-    Look(requests): Look,
+    ReadRequest(requests): ReadRequest,
     Path(session): Path<String>,
     Query(query): Query<GetQuery>,
 ) -> Result<Json<wire::Session>, ApiError> {
@@ -149,7 +151,7 @@ pub(super) fn ok(requests: &FleetRequests, answer: Answer) -> Result<Response, A
     responses((status = 200, body = wire::Session), (status = "default", body = wire::ErrorBody)))]
 async fn begin_turn(
     Path(session): Path<String>,
-    Change(requests, body): Change<wire::BeginTurn>,
+    ChangeRequest(requests, body): ChangeRequest<wire::BeginTurn>,
 ) -> Result<Response, ApiError> {
     let fence = begin_fence(body)?;
     let answer = requests.ledger.turns().begin(session, fence).await?;
@@ -177,7 +179,7 @@ fn fence(run: Option<u64>, as_actor: Option<String>) -> Result<Fence, Invalid> {
     responses((status = 200, body = wire::Session), (status = "default", body = wire::ErrorBody)))]
 async fn end_turn(
     Path(session): Path<String>,
-    Change(requests, body): Change<wire::EndTurn>,
+    ChangeRequest(requests, body): ChangeRequest<wire::EndTurn>,
 ) -> Result<Response, ApiError> {
     let fence = fence(body.run, body.as_actor)?;
     let usage = Usage {
@@ -195,7 +197,7 @@ async fn end_turn(
     responses((status = 200, body = wire::Session), (status = "default", body = wire::ErrorBody)))]
 async fn ask(
     Path(session): Path<String>,
-    Change(requests, body): Change<wire::Ask>,
+    ChangeRequest(requests, body): ChangeRequest<wire::Ask>,
 ) -> Result<Response, ApiError> {
     let fence = fence(body.run, body.as_actor)?;
     let options = body
@@ -223,7 +225,7 @@ async fn ask(
     responses((status = 200, body = wire::Session), (status = "default", body = wire::ErrorBody)))]
 async fn withdraw(
     Path(session): Path<String>,
-    Change(requests, body): Change<wire::BeginTurn>,
+    ChangeRequest(requests, body): ChangeRequest<wire::BeginTurn>,
 ) -> Result<Response, ApiError> {
     let fence = begin_fence(body)?;
     let answer = requests.ledger.turns().withdraw(session, fence).await?;
@@ -236,7 +238,7 @@ async fn withdraw(
     responses((status = 200, body = wire::Receipt), (status = "default", body = wire::ErrorBody)))]
 async fn answer(
     Path(session): Path<String>,
-    Change(requests, body): Change<wire::Answer>,
+    ChangeRequest(requests, body): ChangeRequest<wire::Answer>,
 ) -> Result<Response, ApiError> {
     let answer = requests.answer(session, body.text.parse()?).await?;
     ok(&requests, answer)
@@ -248,7 +250,7 @@ async fn answer(
     responses((status = 200, body = wire::Session), (status = "default", body = wire::ErrorBody)))]
 async fn end(
     Path(session): Path<String>,
-    Change(requests, body): Change<wire::EndSession>,
+    ChangeRequest(requests, body): ChangeRequest<wire::EndSession>,
 ) -> Result<Response, ApiError> {
     let fence = fence(body.run, body.as_actor)?;
     let word = body.outcome.as_deref().unwrap_or("done");
@@ -267,7 +269,7 @@ async fn end(
     responses((status = 200, body = wire::Session), (status = "default", body = wire::ErrorBody)))]
 async fn kill(
     Path(session): Path<String>,
-    Change(requests, body): Change<wire::Kill>,
+    ChangeRequest(requests, body): ChangeRequest<wire::Kill>,
 ) -> Result<Response, ApiError> {
     let options = KillOptions {
         reason: optional(body.reason)?,
@@ -283,7 +285,7 @@ async fn kill(
     responses((status = 200, body = wire::Session), (status = "default", body = wire::ErrorBody)))]
 async fn restore(
     Path(session): Path<String>,
-    Change(requests, _): Change<wire::Restore>,
+    ChangeRequest(requests, _): ChangeRequest<wire::Restore>,
 ) -> Result<Response, ApiError> {
     ok(&requests, requests.restore(session).await?)
 }
@@ -294,7 +296,7 @@ async fn restore(
     responses((status = 200, body = wire::Session), (status = "default", body = wire::ErrorBody)))]
 async fn handoff(
     Path(session): Path<String>,
-    Change(requests, body): Change<wire::Handoff>,
+    ChangeRequest(requests, body): ChangeRequest<wire::Handoff>,
 ) -> Result<Response, ApiError> {
     match body.workspace.as_deref() {
         None | Some("keep") => {}
@@ -320,7 +322,7 @@ async fn handoff(
     responses((status = 200, body = wire::List<wire::Session>), (status = "default", body = wire::ErrorBody)))]
 async fn broadcast(
     Path(session): Path<String>,
-    Change(requests, body): Change<wire::Broadcast>,
+    ChangeRequest(requests, body): ChangeRequest<wire::Broadcast>,
 ) -> Result<Response, ApiError> {
     let to = body
         .to
@@ -338,7 +340,7 @@ async fn broadcast(
     responses((status = 200, body = wire::Session), (status = "default", body = wire::ErrorBody)))]
 async fn merge(
     Path(session): Path<String>,
-    Change(requests, body): Change<wire::Merge>,
+    ChangeRequest(requests, body): ChangeRequest<wire::Merge>,
 ) -> Result<Response, ApiError> {
     let answer = requests.ledger.sessions().merge(session, body.from).await?;
     ok(&requests, answer)
@@ -348,7 +350,7 @@ async fn merge(
 #[utoipa::path(get, path = "/api/v1/sessions/{session}/tree", tag = "sessions", params(("session" = String, Path)),
     responses((status = 200, body = wire::Tree), (status = "default", body = wire::ErrorBody)))]
 async fn tree(
-    Look(requests): Look,
+    ReadRequest(requests): ReadRequest,
     Path(session): Path<String>,
 ) -> Result<Json<wire::Tree>, ApiError> {
     let tree = requests.ledger.sessions().tree(session).await?;
@@ -361,7 +363,7 @@ async fn tree(
     responses((status = 201, body = wire::Session), (status = "default", body = wire::ErrorBody)))]
 async fn fork(
     Path(session): Path<String>,
-    Change(requests, body): Change<wire::Fork>,
+    ChangeRequest(requests, body): ChangeRequest<wire::Fork>,
 ) -> Result<Response, ApiError> {
     let options = ForkOptions {
         source: session,

@@ -9,7 +9,7 @@ use utoipa_axum::routes;
 
 use crate::app::App;
 use crate::error::ApiError;
-use crate::extract::{Change, Keyed, Look, Path};
+use crate::extract::{ChangeRequest, Keyed, Path, ReadRequest};
 use crate::render;
 
 pub(crate) fn routes() -> OpenApiRouter<App> {
@@ -20,7 +20,7 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
 #[utoipa::path(get, path = "/api/v1/sessions/{session}/summary", tag = "sessions", params(("session" = String, Path)),
     responses((status = 200, body = wire::Summary), (status = "default", body = wire::ErrorBody)))]
 async fn get(
-    Look(requests): Look,
+    ReadRequest(requests): ReadRequest,
     Path(session): Path<String>,
 ) -> Result<Json<wire::Summary>, ApiError> {
     Ok(Json(render::summary(
@@ -34,7 +34,7 @@ async fn get(
     responses((status = 200, body = wire::Summary), (status = "default", body = wire::ErrorBody)))]
 async fn set(
     Path(session): Path<String>,
-    Change(requests, body): Change<wire::SetSummary>,
+    ChangeRequest(requests, body): ChangeRequest<wire::SetSummary>,
 ) -> Result<Response, ApiError> {
     let word = body.outcome.as_deref().unwrap_or("succeeded");
     let new = NewSummary {

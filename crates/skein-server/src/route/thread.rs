@@ -12,7 +12,7 @@ use utoipa_axum::routes;
 use super::page;
 use crate::app::App;
 use crate::error::ApiError;
-use crate::extract::{Change, Keyed, Look, Nothing, Path, Query};
+use crate::extract::{ChangeRequest, Keyed, Nothing, Path, Query, ReadRequest};
 use crate::render;
 
 pub(crate) fn routes() -> OpenApiRouter<App> {
@@ -39,7 +39,7 @@ struct ListQuery {
 #[utoipa::path(get, path = "/api/v1/threads", tag = "threads", params(ListQuery),
     responses((status = 200, body = wire::List<wire::Thread>), (status = "default", body = wire::ErrorBody)))]
 async fn list(
-    Look(requests): Look,
+    ReadRequest(requests): ReadRequest,
     Query(query): Query<ListQuery>,
 ) -> Result<Json<wire::List<wire::Thread>>, ApiError> {
     let open = match query.state.as_deref() {
@@ -67,7 +67,9 @@ async fn list(
 #[utoipa::path(post, path = "/api/v1/threads", tag = "threads", request_body = wire::NewThread,
     params(Keyed),
     responses((status = 201, body = wire::Thread), (status = "default", body = wire::ErrorBody)))]
-async fn new(Change(requests, body): Change<wire::NewThread>) -> Result<Response, ApiError> {
+async fn new(
+    ChangeRequest(requests, body): ChangeRequest<wire::NewThread>,
+) -> Result<Response, ApiError> {
     let answer = requests
         .ledger
         .threads()
@@ -80,7 +82,7 @@ async fn new(Change(requests, body): Change<wire::NewThread>) -> Result<Response
 #[utoipa::path(get, path = "/api/v1/threads/{thread}", tag = "threads", params(("thread" = String, Path)),
     responses((status = 200, body = wire::Thread), (status = "default", body = wire::ErrorBody)))]
 async fn get(
-    Look(requests): Look,
+    ReadRequest(requests): ReadRequest,
     Path(thread): Path<String>,
 ) -> Result<Json<wire::Thread>, ApiError> {
     let found = requests.ledger.threads().get(thread).await?;
@@ -93,7 +95,7 @@ async fn get(
     responses((status = 200, body = wire::Thread), (status = "default", body = wire::ErrorBody)))]
 async fn delete(
     Path(thread): Path<String>,
-    Change(requests, Nothing {}): Change<Nothing>,
+    ChangeRequest(requests, Nothing {}): ChangeRequest<Nothing>,
 ) -> Result<Response, ApiError> {
     let answer = requests.ledger.threads().delete(thread).await?;
     Ok(render::answer(StatusCode::OK, &requests, answer))
@@ -105,7 +107,7 @@ async fn delete(
     responses((status = 200, body = wire::Thread), (status = "default", body = wire::ErrorBody)))]
 async fn archive(
     Path(thread): Path<String>,
-    Change(requests, Nothing {}): Change<Nothing>,
+    ChangeRequest(requests, Nothing {}): ChangeRequest<Nothing>,
 ) -> Result<Response, ApiError> {
     let answer = requests.ledger.threads().archive(thread).await?;
     Ok(render::answer(StatusCode::OK, &requests, answer))
@@ -117,7 +119,7 @@ async fn archive(
     responses((status = 200, body = wire::Thread), (status = "default", body = wire::ErrorBody)))]
 async fn reopen(
     Path(thread): Path<String>,
-    Change(requests, Nothing {}): Change<Nothing>,
+    ChangeRequest(requests, Nothing {}): ChangeRequest<Nothing>,
 ) -> Result<Response, ApiError> {
     let answer = requests.ledger.threads().reopen(thread).await?;
     Ok(render::answer(StatusCode::OK, &requests, answer))

@@ -10,7 +10,7 @@ use utoipa_axum::routes;
 use super::{PageQuery, optional, page};
 use crate::app::App;
 use crate::error::ApiError;
-use crate::extract::{Change, Keyed, Look, Nothing, Path, Query};
+use crate::extract::{ChangeRequest, Keyed, Nothing, Path, Query, ReadRequest};
 use crate::render;
 
 pub(crate) fn routes() -> OpenApiRouter<App> {
@@ -23,7 +23,7 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
 #[utoipa::path(get, path = "/api/v1/tokens", tag = "tokens", params(PageQuery),
     responses((status = 200, body = wire::List<wire::Token>), (status = "default", body = wire::ErrorBody)))]
 async fn list(
-    Look(requests): Look,
+    ReadRequest(requests): ReadRequest,
     Query(query): Query<PageQuery>,
 ) -> Result<Json<wire::List<wire::Token>>, ApiError> {
     let (after, limit) = page(query.cursor.as_deref(), query.limit)?;
@@ -37,7 +37,9 @@ async fn list(
 #[utoipa::path(post, path = "/api/v1/tokens", tag = "tokens", request_body = wire::NewToken,
     params(Keyed),
     responses((status = 201, body = wire::TokenSecret), (status = "default", body = wire::ErrorBody)))]
-async fn new(Change(requests, body): Change<wire::NewToken>) -> Result<Response, ApiError> {
+async fn new(
+    ChangeRequest(requests, body): ChangeRequest<wire::NewToken>,
+) -> Result<Response, ApiError> {
     let word = body.role.as_deref().unwrap_or("operate");
     let role = Role::parse(word)
         .ok_or_else(|| Invalid::new("role", word, "expected `read`, `operate` or `admin`"))?;
@@ -65,7 +67,7 @@ fn rights(words: &[String]) -> Result<Rights, Invalid> {
     responses((status = 200, body = wire::Token), (status = "default", body = wire::ErrorBody)))]
 async fn revoke(
     Path(token): Path<String>,
-    Change(requests, Nothing {}): Change<Nothing>,
+    ChangeRequest(requests, Nothing {}): ChangeRequest<Nothing>,
 ) -> Result<Response, ApiError> {
     let answer = requests.ledger.tokens().revoke(token).await?;
     Ok(render::answer(StatusCode::OK, &requests, answer))

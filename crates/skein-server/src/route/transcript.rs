@@ -30,9 +30,12 @@ use super::event::Watch;
 use super::session::ok;
 use super::{cursor, limit};
 use crate::app::App;
-use crate::door::{Pass, text};
+use crate::door::{StreamToken, text};
 use crate::error::ApiError;
-use crate::extract::{Bring, Change, Keyed, Look, MOST_APPEND, MOST_SNAPSHOT, Path, Query, Tell};
+use crate::extract::{
+    ChangeRequest, Keyed, MOST_APPEND, MOST_SNAPSHOT, Path, Query, ReadRequest, UnkeyedRequest,
+    UploadRequest,
+};
 use crate::render;
 use crate::render::export::{self, Format};
 use crate::serve::Endless;
@@ -80,11 +83,11 @@ struct ReadQuery {
         (status = "default", body = wire::ErrorBody)))]
 async fn read(
     State(app): State<App>,
-    Look(requests): Look,
+    ReadRequest(requests): ReadRequest,
     Path(session): Path<String>,
     Query(query): Query<ReadQuery>,
     Extension(endless): Extension<Endless>,
-    pass: Option<Extension<Pass>>,
+    token: Option<Extension<StreamToken>>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     let position = cursor(query.cursor.as_deref())?;
@@ -103,7 +106,7 @@ async fn read(
         text(&headers, header::ACCEPT.as_str())?.is_some_and(|a| a.contains("text/event-stream"));
     let transcripts = requests.ledger.transcripts()?;
     if wants_stream {
-        let watch = Watch::new(&app, pass.map(|Extension(pass)| pass));
+        let watch = Watch::new(&app, token.map(|Extension(token)| token));
         let follower = transcripts.follow(session, resume).await?;
         let over = Box::pin(watch.clone().over());
         let events = changes(watch, follower).take_until(over);
@@ -228,7 +231,7 @@ fn events(change: FollowedChange) -> Vec<SseEvent> {
     responses((status = 200, body = wire::Appended), (status = "default", body = wire::ErrorBody)))]
 async fn append(
     Path(session): Path<String>,
-    Change(requests, body): Change<wire::Append, MOST_APPEND>,
+    ChangeRequest(requests, body): ChangeRequest<wire::Append, MOST_APPEND>,
 ) -> Result<Response, ApiError> {
     let messages = body.messages.into_iter();
     let messages = messages.map(render::transcript::parse_message);
@@ -244,7 +247,7 @@ async fn append(
     responses((status = 200, body = wire::DeltaPassed), (status = "default", body = wire::ErrorBody)))]
 async fn deltas(
     Path(session): Path<String>,
-    Tell(requests, body): Tell<wire::Delta>,
+    UnkeyedRequest(requests, body): UnkeyedRequest<wire::Delta>,
 ) -> Result<Json<wire::DeltaPassed>, ApiError> {
     let word = body.kind.as_deref().unwrap_or("text");
     let kind = Delta::KINDS.into_iter().find(|kind| *kind == word);
@@ -270,7 +273,7 @@ async fn deltas(
 #[utoipa::path(get, path = "/api/v1/sessions/{session}/transcript/state", tag = "transcripts", params(("session" = String, Path)),
     responses((status = 200, body = wire::State), (status = "default", body = wire::ErrorBody)))]
 async fn get_state(
-    Look(requests): Look,
+    ReadRequest(requests): ReadRequest,
     Path(session): Path<String>,
 ) -> Result<Json<wire::State>, ApiError> {
     let (session, state) = requests.ledger.transcripts()?.state(session).await?;
@@ -283,7 +286,7 @@ async fn get_state(
     responses((status = 200, body = wire::StateSet), (status = "default", body = wire::ErrorBody)))]
 async fn set_state(
     Path(session): Path<String>,
-    Change(requests, body): Change<wire::SetState>,
+    ChangeRequest(requests, body): ChangeRequest<wire::SetState>,
 ) -> Result<Response, ApiError> {
     let (run, expected) = (body.run, body.expect);
     let state = render::transcript::parse_state(body)?;
@@ -298,7 +301,7 @@ async fn set_state(
     responses((status = 200, body = wire::Rewound), (status = "default", body = wire::ErrorBody)))]
 async fn rewind(
     Path(session): Path<String>,
-    Change(requests, body): Change<wire::Rewind>,
+    ChangeRequest(requests, body): ChangeRequest<wire::Rewind>,
 ) -> Result<Response, ApiError> {
     let to = body.to.parse()?;
     let transcripts = requests.ledger.transcripts()?;
@@ -313,7 +316,7 @@ async fn rewind(
     responses((status = 200, body = wire::ReplyBegun), (status = "default", body = wire::ErrorBody)))]
 async fn reply(
     Path(session): Path<String>,
-    Change(requests, body): Change<wire::BeginReply>,
+    ChangeRequest(requests, body): ChangeRequest<wire::BeginReply>,
 ) -> Result<Response, ApiError> {
     let id = body.id.parse()?;
     let transcripts = requests.ledger.transcripts()?;
@@ -327,7 +330,7 @@ async fn reply(
     responses((status = 200, body = wire::Repaired), (status = "default", body = wire::ErrorBody)))]
 async fn repair(
     Path(session): Path<String>,
-    Change(requests, body): Change<wire::Repair>,
+    ChangeRequest(requests, body): ChangeRequest<wire::Repair>,
 ) -> Result<Response, ApiError> {
     let transcripts = requests.ledger.transcripts()?;
     let answer = transcripts.repair(session, body.run).await?;
@@ -340,7 +343,7 @@ async fn repair(
     responses((status = 200, body = wire::Appended), (status = "default", body = wire::ErrorBody)))]
 async fn compact(
     Path(session): Path<String>,
-    Change(requests, body): Change<wire::Compact>,
+    ChangeRequest(requests, body): ChangeRequest<wire::Compact>,
 ) -> Result<Response, ApiError> {
     let summary = render::transcript::summary(&body)?;
     let (from, through) = (body.from.parse()?, body.through.parse()?);
@@ -355,7 +358,7 @@ async fn compact(
     responses((status = 200, body = wire::Flushed), (status = "default", body = wire::ErrorBody)))]
 async fn flush(
     Path(session): Path<String>,
-    Change(requests, body): Change<wire::Flush>,
+    ChangeRequest(requests, body): ChangeRequest<wire::Flush>,
 ) -> Result<Response, ApiError> {
     let keep = if body.keep_hot {
         HotCopy::Hot
@@ -373,7 +376,7 @@ async fn flush(
     responses((status = 200, body = wire::Hydrated), (status = "default", body = wire::ErrorBody)))]
 async fn hydrate(
     Path(session): Path<String>,
-    Change(requests, wire::Hydrate {}): Change<wire::Hydrate>,
+    ChangeRequest(requests, wire::Hydrate {}): ChangeRequest<wire::Hydrate>,
 ) -> Result<Response, ApiError> {
     let tiers = requests.ledger.transcripts()?.tiers();
     let answer = tiers.hydrate(session).await?;
@@ -384,7 +387,7 @@ async fn hydrate(
 #[utoipa::path(get, path = "/api/v1/sessions/{session}/transcript/usage", tag = "transcripts", params(("session" = String, Path)),
     responses((status = 200, body = wire::TranscriptUsage), (status = "default", body = wire::ErrorBody)))]
 async fn usage(
-    Look(requests): Look,
+    ReadRequest(requests): ReadRequest,
     Path(session): Path<String>,
 ) -> Result<Json<wire::TranscriptUsage>, ApiError> {
     let (session, usage) = requests.ledger.transcripts()?.usage(session).await?;
@@ -405,7 +408,7 @@ struct ExportQuery {
     responses((status = 200, content((String = "application/x-ndjson"), (String = "text/markdown"), (String = "text/html"),
         (String = "application/gzip"))), (status = "default", body = wire::ErrorBody)))]
 async fn export(
-    Look(requests): Look,
+    ReadRequest(requests): ReadRequest,
     Path(session): Path<String>,
     Query(query): Query<ExportQuery>,
     request: HeaderMap,
@@ -555,7 +558,7 @@ fn file(
     responses((status = 200, body = wire::Imported), (status = "default", body = wire::ErrorBody)))]
 async fn import(
     Path(session): Path<String>,
-    Bring(requests, blob): Bring<MOST_SNAPSHOT>,
+    UploadRequest(requests, blob): UploadRequest<MOST_SNAPSHOT>,
 ) -> Result<Response, ApiError> {
     let transcripts = requests.ledger.transcripts()?;
     let answer = transcripts.import_zeitlich(session, blob.to_vec()).await?;
@@ -585,7 +588,7 @@ struct SearchQuery {
 #[utoipa::path(get, path = "/api/v1/transcripts/search", tag = "transcripts", params(SearchQuery),
     responses((status = 200, body = wire::List<wire::Hit>), (status = "default", body = wire::ErrorBody)))]
 async fn search(
-    Look(requests): Look,
+    ReadRequest(requests): ReadRequest,
     Query(query): Query<SearchQuery>,
 ) -> Result<Json<wire::List<wire::Hit>>, ApiError> {
     let limit = limit(query.limit.or(Some(HITS)))?;
