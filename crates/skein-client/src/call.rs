@@ -23,7 +23,7 @@ use crate::transport::{Body, Driver, Transport, drive};
 pub(crate) type RequestMaker<'a> = &'a (dyn Fn() -> Result<Request<Body>, Error> + Send + Sync);
 
 /// The answer of a call. Boxed, so that a call is compiled here once and not again by everyone who awaits it.
-pub type Pending<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
+pub type ResponseFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
 
 /// Cheap to make. It connects with the first call, and concurrent calls may share it.
 #[derive(Debug)]
@@ -62,7 +62,7 @@ impl Client {
         self.transport.connect().await
     }
 
-    pub(crate) fn get<T: DeserializeOwned>(&self, target: Target) -> Pending<'_, T> {
+    pub(crate) fn get<T: DeserializeOwned>(&self, target: Target) -> ResponseFuture<'_, T> {
         self.call(Method::GET, target, None::<&()>, None)
     }
 
@@ -72,10 +72,10 @@ impl Client {
         target: Target,
         body: Option<&impl Serialize>,
         key: Option<&IdempotencyKey>,
-    ) -> Pending<'_, T> {
+    ) -> ResponseFuture<'_, T> {
         let body = body.map(serde_json::to_vec).transpose();
         let body = body.map(|body| body.map(Bytes::from));
-        let answer: Pending<'_, Bytes> =
+        let answer: ResponseFuture<'_, Bytes> =
             Box::pin(self.send_request(method, target, body, key.cloned()));
         Box::pin(async move { self.decode(&answer.await?) })
     }

@@ -18,7 +18,7 @@ mod stream;
 mod transcript;
 mod transport;
 
-pub use call::{Client, Pending};
+pub use call::{Client, ResponseFuture};
 pub use endpoint::{Endpoint, Identity};
 pub use error::Error;
 pub use follow::{TranscriptChange, TranscriptStream};

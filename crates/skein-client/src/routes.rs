@@ -12,7 +12,7 @@ use skein_wire::{
     TranscriptUsage, Tree, VerifyReport, Why,
 };
 
-use crate::call::{Client, Pending};
+use crate::call::{Client, ResponseFuture};
 use crate::error::Error;
 use crate::key::IdempotencyKey;
 use crate::query::{Page, Target};
@@ -76,20 +76,20 @@ macro_rules! routes {
     };
     (@one $(#[$doc:meta])* GET $name:ident($($id:ident),*) => $answer:ty: [$($segment:expr),+]) => {
         $(#[$doc])*
-        pub fn $name(&self $(, $id: &str)*) -> Pending<'_, $answer> {
+        pub fn $name(&self $(, $id: &str)*) -> ResponseFuture<'_, $answer> {
             self.get(Target::new([$($segment),+]))
         }
     };
     (@one $(#[$doc:meta])* $method:ident $name:ident($($id:ident),*) body $body:ty => $answer:ty: [$($segment:expr),+]) => {
         $(#[$doc])*
-        pub fn $name(&self, $($id: &str,)* body: &$body, key: &IdempotencyKey) -> Pending<'_, $answer> {
+        pub fn $name(&self, $($id: &str,)* body: &$body, key: &IdempotencyKey) -> ResponseFuture<'_, $answer> {
             let target = Target::new([$($segment),+]);
             self.call(Method::$method, target, Some(body), Some(key))
         }
     };
     (@one $(#[$doc:meta])* $method:ident $name:ident($($id:ident),*) => $answer:ty: [$($segment:expr),+]) => {
         $(#[$doc])*
-        pub fn $name(&self, $($id: &str,)* key: &IdempotencyKey) -> Pending<'_, $answer> {
+        pub fn $name(&self, $($id: &str,)* key: &IdempotencyKey) -> ResponseFuture<'_, $answer> {
             let target = Target::new([$($segment),+]);
             self.call(Method::$method, target, None::<&()>, Some(key))
         }
@@ -158,15 +158,15 @@ routes! {
 
 /// Calls with query parameters, or without a key.
 impl Client {
-    pub fn healthz(&self) -> Pending<'_, Health> {
+    pub fn healthz(&self) -> ResponseFuture<'_, Health> {
         self.get(Target::root("/healthz"))
     }
 
-    pub fn readyz(&self) -> Pending<'_, Health> {
+    pub fn readyz(&self) -> ResponseFuture<'_, Health> {
         self.get(Target::root("/readyz"))
     }
 
-    pub fn list_projects(&self, page: &Page) -> Pending<'_, List<Project>> {
+    pub fn list_projects(&self, page: &Page) -> ResponseFuture<'_, List<Project>> {
         self.get(Target::new(["projects"]).page(page))
     }
 
@@ -177,7 +177,7 @@ impl Client {
         Ok(found.data.into_iter().next())
     }
 
-    pub fn list_threads(&self, which: &Threads) -> Pending<'_, List<Thread>> {
+    pub fn list_threads(&self, which: &Threads) -> ResponseFuture<'_, List<Thread>> {
         let target = Target::new(["threads"])
             .with("project", which.project.as_deref())
             .with("state", which.state.as_deref())
@@ -185,7 +185,7 @@ impl Client {
         self.get(target)
     }
 
-    pub fn list_sessions(&self, which: &Sessions) -> Pending<'_, List<Session>> {
+    pub fn list_sessions(&self, which: &Sessions) -> ResponseFuture<'_, List<Session>> {
         let status = (!which.status.is_empty()).then(|| which.status.join(","));
         let target = Target::new(["sessions"])
             .with("all", which.all.then_some("true"))
@@ -197,33 +197,33 @@ impl Client {
     }
 
     /// The session as recorded and observed, without a look into its workspace.
-    pub fn get_session(&self, session: &str) -> Pending<'_, Session> {
+    pub fn get_session(&self, session: &str) -> ResponseFuture<'_, Session> {
         let target = Target::new(["sessions", session]);
         self.get(target.with("quick", Some("true")))
     }
 
-    pub fn list_receipts(&self, session: &str, page: &Page) -> Pending<'_, List<Receipt>> {
+    pub fn list_receipts(&self, session: &str, page: &Page) -> ResponseFuture<'_, List<Receipt>> {
         self.get(Target::new(["sessions", session, "receipts"]).page(page))
     }
 
-    pub fn interrupt(&self, session: &str, key: &IdempotencyKey) -> Pending<'_, Session> {
+    pub fn interrupt(&self, session: &str, key: &IdempotencyKey) -> ResponseFuture<'_, Session> {
         let target = Target::new(["sessions", session, "interrupt"]);
         self.call(Method::POST, target, Some(&Interrupt {}), Some(key))
     }
 
     /// Takes no key: a hook that is called twice happened twice.
-    pub fn hook(&self, session: &str, body: &Hook) -> Pending<'_, HookTaken> {
+    pub fn hook(&self, session: &str, body: &Hook) -> ResponseFuture<'_, HookTaken> {
         let target = Target::new(["sessions", session, "hook"]);
         self.call(Method::POST, target, Some(body), None)
     }
 
     /// The screen, with what the agent's rules make of it.
-    pub fn explain_screen(&self, session: &str) -> Pending<'_, Screen> {
+    pub fn explain_screen(&self, session: &str) -> ResponseFuture<'_, Screen> {
         let target = Target::new(["sessions", session, "screen"]);
         self.get(target.with("explain", Some("true")))
     }
 
-    pub fn diff(&self, session: &str, stat: bool) -> Pending<'_, Diff> {
+    pub fn diff(&self, session: &str, stat: bool) -> ResponseFuture<'_, Diff> {
         let target = Target::new(["sessions", session, "diff"]);
         self.get(target.with("stat", stat.then_some("true")))
     }
@@ -233,14 +233,14 @@ impl Client {
         &self,
         project: Option<&str>,
         path: Option<&str>,
-    ) -> Pending<'_, List<Agent>> {
+    ) -> ResponseFuture<'_, List<Agent>> {
         let target = Target::new(["agents"])
             .with("project", project)
             .with("path", path);
         self.get(target)
     }
 
-    pub fn list_events(&self, which: &Events) -> Pending<'_, List<Event>> {
+    pub fn list_events(&self, which: &Events) -> ResponseFuture<'_, List<Event>> {
         let target = Target::new(["events"])
             .with("since", which.since)
             .with("session", which.session.as_deref())
@@ -248,11 +248,15 @@ impl Client {
         self.get(target)
     }
 
-    pub fn list_tokens(&self, page: &Page) -> Pending<'_, List<Token>> {
+    pub fn list_tokens(&self, page: &Page) -> ResponseFuture<'_, List<Token>> {
         self.get(Target::new(["tokens"]).page(page))
     }
 
-    pub fn list_messages(&self, session: &str, which: &Messages) -> Pending<'_, List<Message>> {
+    pub fn list_messages(
+        &self,
+        session: &str,
+        which: &Messages,
+    ) -> ResponseFuture<'_, List<Message>> {
         let target = Target::new(["sessions", session, "transcript"])
             .with("order", which.newest_first.then_some("newest"))
             .with("view", which.model.then_some("model"))
@@ -266,23 +270,23 @@ impl Client {
         session: &str,
         body: &Append,
         key: Option<&IdempotencyKey>,
-    ) -> Pending<'_, Appended> {
+    ) -> ResponseFuture<'_, Appended> {
         let target = Target::new(["sessions", session, "transcript"]);
         self.call(Method::POST, target, Some(body), key)
     }
 
     /// Takes no key: the daemon passes a delta to the current followers and does not store it.
-    pub fn pass_delta(&self, session: &str, body: &Delta) -> Pending<'_, DeltaPassed> {
+    pub fn pass_delta(&self, session: &str, body: &Delta) -> ResponseFuture<'_, DeltaPassed> {
         let target = Target::new(["sessions", session, "transcript", "deltas"]);
         self.call(Method::POST, target, Some(body), None)
     }
 
-    pub fn hydrate(&self, session: &str, key: &IdempotencyKey) -> Pending<'_, Hydrated> {
+    pub fn hydrate(&self, session: &str, key: &IdempotencyKey) -> ResponseFuture<'_, Hydrated> {
         let target = Target::new(["sessions", session, "transcript", "hydrate"]);
         self.call(Method::POST, target, Some(&Hydrate {}), Some(key))
     }
 
-    pub fn search_transcripts(&self, which: &TranscriptSearch) -> Pending<'_, List<Hit>> {
+    pub fn search_transcripts(&self, which: &TranscriptSearch) -> ResponseFuture<'_, List<Hit>> {
         let target = Target::new(["transcripts", "search"])
             .with("q", Some(&which.text))
             .with("session", which.session.as_deref())
