@@ -17,7 +17,7 @@ use skein_domain::{RunHandle, SessionId, TenantId};
 
 use crate::cgroup::Group;
 use crate::error::Error;
-use crate::frame::{Ended, Shown};
+use crate::frame::{Ended, ScreenRecord};
 use crate::process::ProcessEvidence;
 
 const SOCKET: &str = "socket";
@@ -63,7 +63,7 @@ pub(crate) struct ExitRecord {
 
 /// The state of a run, as far as its folder tells.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum State {
+pub(crate) enum RunState {
     Absent,
     Live,
     Over(ExitRecord),
@@ -73,13 +73,13 @@ pub(crate) enum State {
 
 /// Identifies a run by parts that are safe in a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Name {
+pub(crate) struct RunName {
     pub(crate) tenant: TenantId,
     pub(crate) session: SessionId,
     pub(crate) run: u64,
 }
 
-impl Name {
+impl RunName {
     pub(crate) fn parse(handle: &RunHandle) -> Result<Self, Error> {
         let parts: Option<Vec<&str>> = handle
             .as_str()
@@ -119,7 +119,7 @@ pub(crate) struct Folder {
 }
 
 impl Folder {
-    pub(crate) fn new(root: &Path, name: &Name) -> Self {
+    pub(crate) fn new(root: &Path, name: &RunName) -> Self {
         let path = root
             .join(name.tenant.as_str())
             .join(name.session.as_str())
@@ -145,7 +145,7 @@ impl Folder {
     /// The prefix of the marks of the run's processes: the run and its home. Never read from the run's record,
     /// because agents can write it and must not be able to have other processes killed. The home is identified by the
     /// inode of its folder, which stays the same when the home is moved.
-    pub(crate) fn mark(&self, name: &Name) -> io::Result<String> {
+    pub(crate) fn mark(&self, name: &RunName) -> io::Result<String> {
         let root = self.path.ancestors().nth(3).unwrap_or(&self.path);
         let root = fs::metadata(root)?;
         Ok(format!(
@@ -159,7 +159,7 @@ impl Folder {
     }
 
     /// The evidence that identifies the run's processes.
-    pub(crate) fn evidence(&self, name: &Name) -> io::Result<ProcessEvidence> {
+    pub(crate) fn evidence(&self, name: &RunName) -> io::Result<ProcessEvidence> {
         let mark = self.mark(name)?;
         // Without a readable record the other evidence must suffice.
         let record = self.record().ok().flatten();
@@ -196,21 +196,21 @@ impl Folder {
         }
     }
 
-    pub(crate) fn state(&self) -> io::Result<State> {
+    pub(crate) fn state(&self) -> io::Result<RunState> {
         if let Some(exit) = self.exit()? {
-            return Ok(State::Over(exit));
+            return Ok(RunState::Over(exit));
         }
         if self.held()? {
-            return Ok(State::Live);
+            return Ok(RunState::Live);
         }
         // It may have ended between the two checks.
         if let Some(exit) = self.exit()? {
-            return Ok(State::Over(exit));
+            return Ok(RunState::Over(exit));
         }
         Ok(match self.record()? {
             // Without an agent nothing was started, or no record of it exists.
-            Some(record) if record.agent.is_some() => State::Lost,
-            _ => State::Absent,
+            Some(record) if record.agent.is_some() => RunState::Lost,
+            _ => RunState::Absent,
         })
     }
 
@@ -222,7 +222,7 @@ impl Folder {
         self.read("exit.json")
     }
 
-    pub(crate) fn screen(&self) -> io::Result<Option<Shown>> {
+    pub(crate) fn screen(&self) -> io::Result<Option<ScreenRecord>> {
         self.read("screen.json")
     }
 
@@ -234,7 +234,7 @@ impl Folder {
         self.write("exit.json", exit)
     }
 
-    pub(crate) fn write_screen(&self, screen: &Shown) -> io::Result<()> {
+    pub(crate) fn write_screen(&self, screen: &ScreenRecord) -> io::Result<()> {
         self.write("screen.json", screen)
     }
 

@@ -77,7 +77,7 @@ pub(crate) enum HolderMessage {
     },
     Screen {
         request: u64,
-        screen: Shown,
+        screen: ScreenRecord,
     },
     Done {
         request: u64,
@@ -139,7 +139,7 @@ impl From<Ended> for Exit {
 
 /// The stored form of [`crate::runtime::Screen`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Shown {
+pub(crate) struct ScreenRecord {
     pub(crate) rows: Vec<String>,
     pub(crate) cursor: (u16, u16),
     pub(crate) bracketed_paste: bool,
@@ -148,8 +148,8 @@ pub(crate) struct Shown {
     pub(crate) typed: u64,
 }
 
-impl From<Shown> for crate::runtime::Screen {
-    fn from(shown: Shown) -> Self {
+impl From<ScreenRecord> for crate::runtime::Screen {
+    fn from(shown: ScreenRecord) -> Self {
         Self {
             rows: shown.rows,
             cursor: shown.cursor,

@@ -23,7 +23,7 @@ use self::connection::Connection;
 use self::ended::EndedRun;
 use crate::cgroup::Groups;
 use crate::error::Error;
-use crate::folder::{ExitRecord, Folder, Name, State, handle};
+use crate::folder::{ExitRecord, Folder, RunName, RunState, handle};
 use crate::frame::{ClientMessage, Ended};
 use crate::holder::{Report, Spec};
 use crate::process::ProcessEvidence;
@@ -58,28 +58,28 @@ impl PtyRuntime {
         Self { options }
     }
 
-    fn folder(&self, name: &Name) -> Folder {
+    fn folder(&self, name: &RunName) -> Folder {
         Folder::new(&self.options.root, name)
     }
 
     async fn launch_run(&self, launch: Launch) -> Result<RunHandle> {
         let run = launch.run.to_string();
-        let name = Name::from_parts(&launch.tenant, launch.session.as_str(), &run)
+        let name = RunName::from_parts(&launch.tenant, launch.session.as_str(), &run)
             .ok_or_else(|| Error::refused(format!("`{}` is not a tenant", launch.tenant)))?;
         let folder = self.folder(&name);
         let spec = spec(&folder, &name, launch)?;
         let deadline = Instant::now() + START;
         loop {
             match state(&folder)? {
-                State::Over(_) | State::Lost => return Ok(name.handle()),
-                State::Live => {
+                RunState::Over(_) | RunState::Lost => return Ok(name.handle()),
+                RunState::Live => {
                     // An earlier or concurrent launch started it; it counts once its agent runs.
                     let record = folder.record().ok().flatten();
                     if record.is_some_and(|record| record.agent.is_some()) {
                         return Ok(name.handle());
                     }
                 }
-                State::Absent => match self.start(&spec).await? {
+                RunState::Absent => match self.start(&spec).await? {
                     Report::Started { .. } | Report::Over => return Ok(name.handle()),
                     Report::Running => {}
                     Report::CannotStart { program, why } => {
@@ -140,14 +140,14 @@ impl PtyRuntime {
     }
 
     async fn connect_run(&self, handle: &RunHandle) -> Result<Arc<dyn Run>> {
-        let name = Name::parse(handle)?;
+        let name = RunName::parse(handle)?;
         let folder = self.folder(&name);
         let deadline = Instant::now() + ANSWER;
         loop {
             let why = match state(&folder)? {
-                State::Absent | State::Lost => return Err(Error::Missing),
-                State::Over(exit) => return Ok(Arc::new(EndedRun::new(folder, exit))),
-                State::Live => match Connection::open(&folder, deadline).await {
+                RunState::Absent | RunState::Lost => return Err(Error::Missing),
+                RunState::Over(exit) => return Ok(Arc::new(EndedRun::new(folder, exit))),
+                RunState::Live => match Connection::open(&folder, deadline).await {
                     Ok(connection) => return Ok(Arc::new(connection)),
                     // Not listening yet, or just ending; the folder's state decides.
                     Err(why) => why,
@@ -163,14 +163,14 @@ impl PtyRuntime {
     /// Asks the holder to end its run; if it does not answer, or has died, ends the processes directly. Recording the
     /// exit is best effort: with a full disk the processes end too.
     async fn end_run(&self, handle: &RunHandle, grace: Grace) -> Result<Exit> {
-        let name = Name::parse(handle)?;
+        let name = RunName::parse(handle)?;
         let folder = self.folder(&name);
         let left_to_us = !ended_by_holder(&folder, grace).await?;
         let exit = match state(&folder)? {
-            State::Absent => return self.end_unstarted(&name, grace).await,
-            State::Over(exit) if exit.swept && !left_to_us => return Ok(exit.exit.into()),
-            State::Over(exit) => exit,
-            State::Lost | State::Live => ExitRecord {
+            RunState::Absent => return self.end_unstarted(&name, grace).await,
+            RunState::Over(exit) if exit.swept && !left_to_us => return Ok(exit.exit.into()),
+            RunState::Over(exit) => exit,
+            RunState::Lost | RunState::Live => ExitRecord {
                 exit: Ended::Unseen,
                 bytes: 0,
                 output_at: None,
@@ -191,7 +191,7 @@ impl PtyRuntime {
     }
 
     /// For a holder that died before it reported what it started.
-    async fn end_unstarted(&self, name: &Name, grace: Grace) -> Result<Exit> {
+    async fn end_unstarted(&self, name: &RunName, grace: Grace) -> Result<Exit> {
         let folder = self.folder(name);
         sweep_run(name, &folder, grace).await?;
         folder
@@ -201,12 +201,12 @@ impl PtyRuntime {
     }
 
     async fn forget_run(&self, handle: &RunHandle) -> Result<()> {
-        let name = Name::parse(handle)?;
+        let name = RunName::parse(handle)?;
         let folder = self.folder(&name);
         // The exit may be recorded while the holder still ends what the agent left.
         let deadline = Instant::now() + Grace::default().terminate + AFTERMATH;
         while held(&folder)? {
-            if !matches!(state(&folder)?, State::Over(_)) {
+            if !matches!(state(&folder)?, RunState::Over(_)) {
                 return Err(Error::refused(format!("run `{handle}` is not over")));
             }
             if Instant::now() >= deadline {
@@ -215,16 +215,16 @@ impl PtyRuntime {
             sleep(Duration::from_millis(20)).await;
         }
         match state(&folder)? {
-            State::Over(exit) if exit.swept => {}
+            RunState::Over(exit) if exit.swept => {}
             // Its record identifies its remaining processes, and must not be removed before them.
-            State::Over(_) | State::Lost | State::Live => {
+            RunState::Over(_) | RunState::Lost | RunState::Live => {
                 if !is_swept(&name, &folder).await? {
                     return Err(Error::refused(format!(
                         "run `{handle}` has left processes; end it first"
                     )));
                 }
             }
-            State::Absent => {
+            RunState::Absent => {
                 let at_once = Grace {
                     terminate: Duration::ZERO,
                 };
@@ -242,7 +242,7 @@ impl PtyRuntime {
         let runs = names(&folder)?;
         let names = runs
             .iter()
-            .filter_map(|run| Name::from_parts(tenant, session.as_str(), run));
+            .filter_map(|run| RunName::from_parts(tenant, session.as_str(), run));
         Ok(names.map(|name| name.handle()).collect())
     }
 
@@ -252,7 +252,7 @@ impl PtyRuntime {
         for tenant in names(root)? {
             for session in names(&root.join(&tenant))? {
                 for run in names(&root.join(&tenant).join(&session))? {
-                    if let Some(name) = Name::from_parts(&tenant, &session, &run) {
+                    if let Some(name) = RunName::from_parts(&tenant, &session, &run) {
                         found.extend(self.found(&name)?);
                     }
                 }
@@ -261,17 +261,17 @@ impl PtyRuntime {
         Ok(found)
     }
 
-    fn found(&self, name: &Name) -> Result<Option<FoundRun>> {
+    fn found(&self, name: &RunName) -> Result<Option<FoundRun>> {
         let folder = self.folder(name);
         let (pid, exit) = match state(&folder)? {
-            State::Absent => return Ok(None),
-            State::Live => {
+            RunState::Absent => return Ok(None),
+            RunState::Live => {
                 let record = folder.record().ok().flatten();
                 let agent = record.and_then(|record| record.agent);
                 (agent.and_then(|agent| u32::try_from(agent.pid).ok()), None)
             }
-            State::Over(exit) => (None, Some(exit.exit.into())),
-            State::Lost => (None, Some(Exit::Unseen)),
+            RunState::Over(exit) => (None, Some(exit.exit.into())),
+            RunState::Lost => (None, Some(Exit::Unseen)),
         };
         Ok(Some(FoundRun {
             handle: name.handle(),
@@ -320,10 +320,10 @@ impl Runtime for PtyRuntime {
 
 /// The run's folder under `root`, for the attach view.
 pub(crate) fn folder_of(root: &Path, handle: &RunHandle) -> Result<Folder> {
-    Ok(Folder::new(root, &Name::parse(handle)?))
+    Ok(Folder::new(root, &RunName::parse(handle)?))
 }
 
-pub(crate) fn state(folder: &Folder) -> Result<State> {
+pub(crate) fn state(folder: &Folder) -> Result<RunState> {
     folder
         .state()
         .map_err(|e| Error::unobserved(format!("`{}`: {e}", folder.path().display())))
@@ -335,7 +335,7 @@ fn held(folder: &Folder) -> Result<bool> {
         .map_err(|e| Error::unobserved(format!("`{}`: {e}", folder.path().display())))
 }
 
-fn spec(folder: &Folder, name: &Name, launch: Launch) -> Result<Spec> {
+fn spec(folder: &Folder, name: &RunName, launch: Launch) -> Result<Spec> {
     // The holder has another working directory.
     let absolute =
         |path: &Path| std::path::absolute(path).map_err(|e| Error::io("cannot find", path, e));
@@ -387,7 +387,7 @@ async fn ask_to_end(folder: &Folder, grace: Grace, deadline: Instant) -> bool {
     connection.ask(end, &[], patience).await.is_ok()
 }
 
-fn evidence(name: &Name, folder: &Folder) -> Result<Option<ProcessEvidence>> {
+fn evidence(name: &RunName, folder: &Folder) -> Result<Option<ProcessEvidence>> {
     match folder.evidence(name) {
         Ok(evidence) => Ok(Some(evidence)),
         // Without the folder of all runs there is no run.
@@ -397,7 +397,7 @@ fn evidence(name: &Name, folder: &Folder) -> Result<Option<ProcessEvidence>> {
 }
 
 /// Ends a run without its holder.
-async fn sweep_run(name: &Name, folder: &Folder, grace: Grace) -> Result<()> {
+async fn sweep_run(name: &RunName, folder: &Folder, grace: Grace) -> Result<()> {
     match evidence(name, folder)? {
         Some(evidence) => sweep(evidence, grace).await,
         None => Ok(()),
@@ -414,7 +414,7 @@ async fn sweep(evidence: ProcessEvidence, grace: Grace) -> Result<()> {
 }
 
 /// Whether no process of the run lives.
-async fn is_swept(name: &Name, folder: &Folder) -> Result<bool> {
+async fn is_swept(name: &RunName, folder: &Folder) -> Result<bool> {
     let Some(evidence) = evidence(name, folder)? else {
         return Ok(true);
     };

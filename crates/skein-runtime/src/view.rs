@@ -16,10 +16,10 @@ use tokio::net::UnixStream;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, sleep, timeout};
 
-use self::keys::{Key, Keys};
-use self::terminal::Terminal;
+use self::keys::{ViewerInput, ViewerKeys};
+use self::terminal::UserTerminal;
 use crate::error::Error;
-use crate::folder::{Folder, State};
+use crate::folder::{Folder, RunState};
 use crate::frame::{ClientMessage, Decoder, HolderMessage, VERSION, encode};
 use crate::log::acts;
 use crate::pty::{folder_of, state};
@@ -56,7 +56,7 @@ pub async fn attach(
     handle: &RunHandle,
     options: AttachOptions,
 ) -> Result<DetachReason> {
-    attach_on(root, handle, options, Terminal::standard()?).await
+    attach_on(root, handle, options, UserTerminal::standard()?).await
 }
 
 /// Shows the run in the given terminal.
@@ -71,13 +71,13 @@ pub async fn attach_on(
         Ok(stream) => stream,
         Err(exit) => return Ok(DetachReason::RunOver(exit)),
     };
-    let terminal = Terminal::enter(terminal)?;
+    let terminal = UserTerminal::enter(terminal)?;
     let mut view = View {
         folder,
         stream,
         terminal,
         decoder: Decoder::default(),
-        keys: Keys::default(),
+        keys: ViewerKeys::default(),
         status: Status::new(options.read_only),
     };
     view.run(options).await
@@ -87,9 +87,9 @@ async fn connect(folder: &Folder) -> Result<std::result::Result<UnixStream, Exit
     let deadline = Instant::now() + ANSWER;
     loop {
         let why = match state(folder)? {
-            State::Absent | State::Lost => return Err(Error::Missing),
-            State::Over(record) => return Ok(Err(record.exit.into())),
-            State::Live => {
+            RunState::Absent | RunState::Lost => return Err(Error::Missing),
+            RunState::Over(record) => return Ok(Err(record.exit.into())),
+            RunState::Live => {
                 let opened = async {
                     let (path, _folder) = folder.socket()?;
                     UnixStream::connect(path).await
@@ -111,9 +111,9 @@ async fn connect(folder: &Folder) -> Result<std::result::Result<UnixStream, Exit
 struct View {
     folder: Folder,
     stream: UnixStream,
-    terminal: Terminal,
+    terminal: UserTerminal,
     decoder: Decoder,
-    keys: Keys,
+    keys: ViewerKeys,
     status: Status,
 }
 
@@ -150,14 +150,14 @@ impl View {
                         return Ok(left);
                     }
                 }
-                typed = Terminal::read(&mut self.terminal.input) => {
+                typed = UserTerminal::read(&mut self.terminal.input) => {
                     // A closed terminal detaches.
                     let Ok(bytes) = typed else { return Ok(DetachReason::Detached) };
                     if let Some(left) = self.typed(&bytes).await {
                         return Ok(left);
                     }
                 }
-                written = Terminal::write(&mut self.terminal.output, &self.terminal.out) => {
+                written = UserTerminal::write(&mut self.terminal.output, &self.terminal.out) => {
                     let Ok(count) = written else { return Ok(DetachReason::Detached) };
                     self.terminal.written(count);
                 }
@@ -237,9 +237,9 @@ impl View {
     async fn typed(&mut self, bytes: &[u8]) -> Option<DetachReason> {
         for key in self.keys.read(bytes) {
             let sent = match key {
-                Key::Detach => return Some(DetachReason::Detached),
-                Key::Take => self.send(&ClientMessage::Take, &[]).await,
-                Key::Bytes(bytes) => self.send(&ClientMessage::Keys, &bytes).await,
+                ViewerInput::Detach => return Some(DetachReason::Detached),
+                ViewerInput::Take => self.send(&ClientMessage::Take, &[]).await,
+                ViewerInput::Bytes(bytes) => self.send(&ClientMessage::Keys, &bytes).await,
             };
             if !sent {
                 return Some(self.cut_off());
@@ -251,7 +251,7 @@ impl View {
     /// The holder closed the connection: the run is over, or the holder died.
     fn cut_off(&self) -> DetachReason {
         match state(&self.folder) {
-            Ok(State::Over(record)) => DetachReason::RunOver(record.exit.into()),
+            Ok(RunState::Over(record)) => DetachReason::RunOver(record.exit.into()),
             _ => DetachReason::CutOff,
         }
     }

@@ -144,7 +144,7 @@ pub const TABLE: &[AccessRule] = &[
 ];
 
 /// The route of a request, as far as access depends on it.
-pub(crate) enum Asked {
+pub(crate) enum RequestedRoute {
     /// A route of ours.
     Route(&'static AccessRule),
     /// No route, or none with this method: the answer reveals nothing.
@@ -152,9 +152,9 @@ pub(crate) enum Asked {
 }
 
 /// The entry of the route that `request` was matched with. A route without one is a bug, and is refused.
-pub(crate) fn asked(request: &Request) -> Result<Asked, ApiError> {
+pub(crate) fn asked(request: &Request) -> Result<RequestedRoute, ApiError> {
     let Some(path) = request.extensions().get::<MatchedPath>() else {
-        return Ok(Asked::Nowhere);
+        return Ok(RequestedRoute::Nowhere);
     };
     // A caller who may read a thing may ask whether it is there.
     let method = match *request.method() {
@@ -171,7 +171,7 @@ pub(crate) fn asked(request: &Request) -> Result<Asked, ApiError> {
     }
     Ok(same_path
         .find(|e| e.method == method.as_str())
-        .map_or(Asked::Nowhere, Asked::Route))
+        .map_or(RequestedRoute::Nowhere, RequestedRoute::Route))
 }
 
 /// Refuses a call that `caller` may not make; otherwise gives the caller as it is served.

@@ -16,7 +16,7 @@ use skein_domain::{Kind, Refused, Rights, TenantId};
 use skein_ledger::Caller;
 use skein_wire::{ACTOR_HEADER, TENANT_HEADER};
 
-use crate::access::{self, Asked};
+use crate::access::{self, RequestedRoute};
 use crate::app::App;
 use crate::error::ApiError;
 use crate::serve::Admission;
@@ -78,8 +78,8 @@ async fn admit(app: &App, peer: Peer, request: Request) -> Result<Request, ApiEr
     let asked = access::asked(&request)?;
     let (mut parts, body) = request.into_parts();
     let caller = match asked {
-        Asked::Route(entry) => access::check(app, entry, peer, caller, &mut parts).await?,
-        Asked::Nowhere => caller,
+        RequestedRoute::Route(entry) => access::check(app, entry, peer, caller, &mut parts).await?,
+        RequestedRoute::Nowhere => caller,
     };
     parts.extensions.insert(caller);
     if let Some(token) = token {

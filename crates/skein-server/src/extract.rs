@@ -58,7 +58,7 @@ pub(crate) struct UnkeyedRequest<T, const MOST: usize = MOST_BODY>(
 /// The header of every change, as the OpenAPI document describes it; [`Key`] checks it.
 #[derive(Debug, utoipa::IntoParams)]
 #[into_params(parameter_in = Header)]
-pub(crate) struct Keyed {
+pub(crate) struct IdempotencyHeader {
     /// A request that is repeated under the same key is carried out once and answered alike.
     #[param(
         rename = "Idempotency-Key",
@@ -73,7 +73,7 @@ pub(crate) struct Keyed {
 /// The body of calls that take none; `{}` is accepted too.
 #[derive(Debug, Default, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Nothing {}
+pub(crate) struct EmptyBody {}
 
 #[derive(Debug)]
 pub(crate) struct Path<T>(pub(crate) T);

@@ -38,9 +38,9 @@ const STREAM_TIME: Duration = Duration::from_secs(1);
 
 /// Set by a handler whose answer goes on until the client or the daemon ends it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Endless(Arc<AtomicBool>);
+pub(crate) struct EndlessAnswer(Arc<AtomicBool>);
 
-impl Endless {
+impl EndlessAnswer {
     pub(crate) fn set(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -265,7 +265,7 @@ async fn connection<S>(
 ) where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
-    let endless = Endless::default();
+    let endless = EndlessAnswer::default();
     let (mark, pending) = (endless.clone(), admission.clone());
     let service = hyper::service::service_fn(move |mut request: hyper::Request<Incoming>| {
         request.extensions_mut().insert(peer);

@@ -11,8 +11,8 @@ use skein_domain::{AbsPath, Backup, CommitId, SagaId, SessionId, Timestamp, Work
 use crate::add::key;
 use crate::error::{Error, quoted};
 use crate::git::Git;
-use crate::loose::Project;
-use crate::note::Part;
+use crate::loose::ProjectRefs;
+use crate::note::NotePart;
 use crate::provider::{Removal, Result};
 use crate::repo::Repo;
 use crate::restore::{BackupContents, raw_files};
@@ -78,7 +78,10 @@ pub fn how_to_get_back(session: &SessionId, backup: &Backup, repo: &AbsPath) -> 
 fn exact(repo: &AbsPath, commit: &CommitId) -> Result<Vec<(String, std::path::PathBuf)>> {
     let git = Git::default();
     let repo = Repo::open(&git, repo.as_str())?;
-    match BackupContents::read(&repo, commit)?.note.find(&Part::Raw) {
+    match BackupContents::read(&repo, commit)?
+        .note
+        .find(&NotePart::Raw)
+    {
         Some(raw) => raw_files(&repo, raw),
         None => Ok(Vec::new()),
     }
@@ -261,7 +264,7 @@ fn snapshot(
         name: session.as_str(),
         seconds: now.as_micros().div_euclid(1_000_000),
         saga,
-        project: Project::of(repo, refs),
+        project: ProjectRefs::of(repo, refs),
     };
     snapshot::take(repo, refs, &request)
 }

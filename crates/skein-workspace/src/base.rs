@@ -10,9 +10,9 @@ use skein_domain::{CommitId, Revision};
 
 use crate::error::Error;
 use crate::git::GitCommand;
-use crate::opened::FileStamp;
 use crate::provider::Result;
 use crate::repo::Repo;
+use crate::repo_cache::FileStamp;
 
 /// How long the answer of a remote, or its silence, is reused, so that parallel spawns ask once.
 const FRESH: Duration = Duration::from_secs(10);

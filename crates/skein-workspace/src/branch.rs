@@ -9,14 +9,14 @@ use crate::provider::{Plan, Result};
 use crate::repo::Repo;
 
 #[derive(Clone, Debug)]
-pub(crate) struct Choice {
+pub(crate) struct BranchChoice {
     pub(crate) branch: BranchName,
     pub(crate) made: bool,
     pub(crate) base: CommitId,
     pub(crate) note: String,
 }
 
-pub(crate) fn choose(repo: &Repo<'_>, remotes: &Remotes, plan: &Plan) -> Result<Choice> {
+pub(crate) fn choose(repo: &Repo<'_>, remotes: &Remotes, plan: &Plan) -> Result<BranchChoice> {
     let Some(branch) = plan.branch.clone() else {
         return own(repo, remotes, plan);
     };
@@ -27,7 +27,7 @@ pub(crate) fn choose(repo: &Repo<'_>, remotes: &Remotes, plan: &Plan) -> Result<
 }
 
 /// The session's own branch, resolved with a single git call because nearly all sessions use one.
-fn own(repo: &Repo<'_>, remotes: &Remotes, plan: &Plan) -> Result<Choice> {
+fn own(repo: &Repo<'_>, remotes: &Remotes, plan: &Plan) -> Result<BranchChoice> {
     let branch = BranchName::of_session(&plan.session);
     let candidates = remotes.candidates(repo, plan.base.as_ref())?;
     let slashes = branch.as_str().match_indices('/');
@@ -53,7 +53,7 @@ fn own(repo: &Repo<'_>, remotes: &Remotes, plan: &Plan) -> Result<Choice> {
         }
     }
     let base = candidates.choose(repo, found)?;
-    Ok(Choice {
+    Ok(BranchChoice {
         branch,
         made: true,
         base: base.commit,
@@ -67,7 +67,7 @@ fn attach(
     plan: &Plan,
     branch: BranchName,
     tip: CommitId,
-) -> Result<Choice> {
+) -> Result<BranchChoice> {
     let base = match &plan.base {
         Some(_) => remotes.choose(repo, plan.base.as_ref())?.commit,
         None => crate::base::local(repo)?.unwrap_or_else(|| tip.clone()),
@@ -76,7 +76,7 @@ fn attach(
         .read("merge-base")
         .args([base.as_str(), tip.as_str()])
         .find()?;
-    Ok(Choice {
+    Ok(BranchChoice {
         note: format!("on existing branch {branch}"),
         base: shared.and_then(|s| s.parse().ok()).unwrap_or(tip),
         branch,
@@ -84,12 +84,17 @@ fn attach(
     })
 }
 
-fn begin(repo: &Repo<'_>, remotes: &Remotes, plan: &Plan, branch: BranchName) -> Result<Choice> {
+fn begin(
+    repo: &Repo<'_>,
+    remotes: &Remotes,
+    plan: &Plan,
+    branch: BranchName,
+) -> Result<BranchChoice> {
     repo.check_room(&branch)?;
     if plan.base.is_none()
         && let Some(base) = repo.find_ref(&format!("refs/remotes/origin/{branch}"))?
     {
-        return Ok(Choice {
+        return Ok(BranchChoice {
             note: format!("from origin/{branch} as last fetched"),
             branch,
             made: true,
@@ -97,7 +102,7 @@ fn begin(repo: &Repo<'_>, remotes: &Remotes, plan: &Plan, branch: BranchName) ->
         });
     }
     let base = remotes.choose(repo, plan.base.as_ref())?;
-    Ok(Choice {
+    Ok(BranchChoice {
         branch,
         made: true,
         base: base.commit,

@@ -8,7 +8,7 @@ use skein_domain::{Backup, Workspace, WorkspaceKind, WorkspaceState};
 
 use crate::backup::{self, BackupRequest};
 use crate::error::Error;
-use crate::kind::{Built, Locked, ManagedKind, Shared, joined};
+use crate::kind::{BuiltFolder, LockedWorkspace, ManagedKind, ProviderState, joined};
 use crate::lfs;
 use crate::loose::{self, KNOWN_OF_PROJECT};
 use crate::options::WorkspaceOptions;
@@ -24,15 +24,15 @@ use crate::submodule;
 const SOURCE: &str = "skein-source";
 
 #[derive(Debug)]
-pub struct Clone(Shared);
+pub struct Clone(ProviderState);
 
 impl Clone {
     pub fn new(root: PathBuf, options: WorkspaceOptions) -> Self {
-        Self(Shared::new(root, options))
+        Self(ProviderState::new(root, options))
     }
 
-    fn clone(&self, locked: &Locked<'_>) -> Result<Built> {
-        let Locked {
+    fn clone(&self, locked: &LockedWorkspace<'_>) -> Result<BuiltFolder> {
+        let LockedWorkspace {
             workspace,
             managed,
             home,
@@ -108,7 +108,7 @@ impl Clone {
             crate::restore::apply(&own, contents, managed.session.as_str())?;
         }
         move_to(&making, &managed.path).map_err(Error::io("make", &managed.path))?;
-        Ok(Built {
+        Ok(BuiltFolder {
             anew: true,
             note: joined(&notes),
             left: existing.left,
@@ -120,7 +120,7 @@ impl ManagedKind for Clone {
     const KIND: WorkspaceKind = WorkspaceKind::Clone;
     const REFS: Refs<'static> = Refs::Cloned;
 
-    fn shared(&self) -> &Shared {
+    fn shared(&self) -> &ProviderState {
         &self.0
     }
 
@@ -129,16 +129,16 @@ impl ManagedKind for Clone {
         sync(own, &self.0.home(workspace)?)
     }
 
-    fn clear(&self, locked: &Locked<'_>) -> Result<Option<String>> {
+    fn clear(&self, locked: &LockedWorkspace<'_>) -> Result<Option<String>> {
         self.0.root.empty_trash(&locked.managed)?;
         erase(&self.0.root.making(&locked.managed))?;
         Ok(None)
     }
 
-    fn build(&self, locked: &Locked<'_>) -> Result<Built> {
-        let Locked { managed, home, .. } = locked;
+    fn build(&self, locked: &LockedWorkspace<'_>) -> Result<BuiltFolder> {
+        let LockedWorkspace { managed, home, .. } = locked;
         if managed.path.join(".git").is_dir() {
-            return Ok(Built {
+            return Ok(BuiltFolder {
                 anew: locked.workspace.state != WorkspaceState::Ready,
                 note: None,
                 left: home.find_ref(&backup::left_ref(managed))?,

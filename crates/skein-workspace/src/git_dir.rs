@@ -20,13 +20,13 @@ use std::path::{Component, Path, PathBuf};
 use skein_domain::CommitId;
 
 use crate::error::Error;
-use crate::note::{Part, decode, encode};
+use crate::note::{NotePart, decode, encode};
 use crate::provider::Result;
 use crate::repo::Repo;
 use crate::scratch::Scratch;
 use crate::state::{Entries, nul_ended};
 
-pub(crate) use bring::State;
+pub(crate) use bring::GitDirState;
 
 /// Refs that belong to one worktree and are removed with it.
 const OWN_REFS: [&str; 3] = ["refs/worktree/", "refs/bisect/", "refs/rewritten/"];
@@ -336,7 +336,7 @@ fn ids(text: &[u8]) -> Vec<String> {
 }
 
 /// Refs that are removed with the worktree, with their commits.
-pub(crate) fn own_refs(repo: &Repo<'_>) -> Result<Vec<(CommitId, Part)>> {
+pub(crate) fn own_refs(repo: &Repo<'_>) -> Result<Vec<(CommitId, NotePart)>> {
     let text = repo
         .read("for-each-ref")
         .args(["--format=%(refname)", "--"])
@@ -348,7 +348,7 @@ pub(crate) fn own_refs(repo: &Repo<'_>) -> Result<Vec<(CommitId, Part)>> {
     }
     let found = repo.find_all(&names)?.into_iter().zip(names);
     Ok(found
-        .filter_map(|(commit, name)| Some((commit?, Part::Ref(name))))
+        .filter_map(|(commit, name)| Some((commit?, NotePart::Ref(name))))
         .collect())
 }
 

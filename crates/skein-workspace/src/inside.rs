@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::Error;
 use crate::git::{self, Git, GitOutput};
-use crate::loose::Project;
+use crate::loose::ProjectRefs;
 use crate::provider::Result;
 use crate::repo::Repo;
 use crate::root::{is_below, is_same};
@@ -16,7 +16,7 @@ use crate::state::{Entries, Refs};
 
 /// What is at a path inside a work tree.
 #[derive(Debug)]
-pub(crate) enum Inside<'a> {
+pub(crate) enum PathKind<'a> {
     Repository(Repo<'a>),
     /// A git directory that git does not accept as a repository.
     Unreadable,
@@ -24,20 +24,20 @@ pub(crate) enum Inside<'a> {
     Nothing,
 }
 
-pub(crate) fn open<'a>(repo: &Repo<'a>, path: &Path) -> Result<Inside<'a>> {
+pub(crate) fn open<'a>(repo: &Repo<'a>, path: &Path) -> Result<PathKind<'a>> {
     let folder = repo.folder.join(path);
     let dot_git = folder.join(".git");
     if fs::symlink_metadata(&dot_git).is_err() {
-        return Ok(Inside::Nothing);
+        return Ok(PathKind::Nothing);
     }
     match Repo::open(repo.git, &folder) {
         // git searches the parent folders if it does not accept what it finds.
-        Ok(inner) if !is_same(&inner.dir, &repo.dir) => Ok(Inside::Repository(inner)),
+        Ok(inner) if !is_same(&inner.dir, &repo.dir) => Ok(PathKind::Repository(inner)),
         Ok(_)
         | Err(Error::NotARepository { .. } | Error::Bare { .. } | Error::GitFailed { .. }) => {
             Ok(match dot_git.join("objects").is_dir() {
-                true => Inside::Unreadable,
-                false => Inside::Nothing,
+                true => PathKind::Unreadable,
+                false => PathKind::Nothing,
             })
         }
         Err(e) => Err(e),
@@ -68,7 +68,7 @@ pub(crate) enum Nested<'a> {
 pub(crate) fn find<'a>(
     repo: &Repo<'a>,
     entries: &Entries,
-    project: Project<'a>,
+    project: ProjectRefs<'a>,
 ) -> Result<Vec<DotGit<'a>>> {
     let ignored = ignored_folders(repo)?;
     let mut found = Vec::new();
@@ -80,13 +80,13 @@ pub(crate) fn find<'a>(
         };
         if has_dot_git && !path.as_os_str().is_empty() {
             let inside = match open(repo, &path)? {
-                Inside::Repository(inner) => {
+                PathKind::Repository(inner) => {
                     let recorded = entries.links.get(&path).map(String::as_str);
                     Some(classify(repo, inner, recorded, is_ignored, project)?)
                 }
-                Inside::Unreadable => Some(Nested::Unreadable),
-                Inside::Nothing if is_ignored => None,
-                Inside::Nothing => Some(Nested::Files),
+                PathKind::Unreadable => Some(Nested::Unreadable),
+                PathKind::Nothing if is_ignored => None,
+                PathKind::Nothing => Some(Nested::Files),
             };
             let is_repository = !matches!(inside, None | Some(Nested::Files));
             if let Some(inside) = inside {
@@ -110,7 +110,7 @@ fn classify<'a>(
     inner: Repo<'a>,
     recorded: Option<&str>,
     is_ignored: bool,
-    project: Project<'a>,
+    project: ProjectRefs<'a>,
 ) -> Result<Nested<'a>> {
     let head = inner.find_ref("HEAD")?;
     let moved = recorded.is_some() && recorded != head.as_ref().map(|head| head.as_str());

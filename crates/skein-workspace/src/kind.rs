@@ -18,31 +18,31 @@ use crate::furnish;
 use crate::git::Git;
 use crate::lfs;
 use crate::lock::Lock;
-use crate::opened::Opened;
 use crate::options::WorkspaceOptions;
 use crate::provider::{
     Contents, CreatedWorkspace, Plan, Removal, Result, WorkspaceProvider, WorkspaceSetup,
 };
 use crate::repo::{Repo, folder_of};
+use crate::repo_cache::RepoCache;
 use crate::root::{ManagedFolder, Root, abs, erase, folder_in, is_empty};
 use crate::snapshot;
 use crate::state::{self, Refs};
 
 /// The state of a provider.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct ProviderState {
     pub(crate) root: Root,
     pub(crate) options: WorkspaceOptions,
     pub(crate) remotes: Remotes,
-    opened: Opened,
+    repos: RepoCache,
 }
 
-impl Shared {
+impl ProviderState {
     pub(crate) fn new(root: PathBuf, options: WorkspaceOptions) -> Self {
         Self {
             root: Root::new(root),
             remotes: Remotes::new(options.fetch),
-            opened: Opened::default(),
+            repos: RepoCache::default(),
             options,
         }
     }
@@ -54,11 +54,15 @@ impl Shared {
     /// The project's repository.
     pub(crate) fn home(&self, workspace: &Workspace) -> Result<Repo<'_>> {
         let folder = folder_of(workspace.repo.as_ref())?;
-        self.opened.open(self.git(), folder)
+        self.repos.open(self.git(), folder)
     }
 
-    fn lock<'a>(&'a self, managed: ManagedFolder, workspace: &'a Workspace) -> Result<Locked<'a>> {
-        Ok(Locked {
+    fn lock<'a>(
+        &'a self,
+        managed: ManagedFolder,
+        workspace: &'a Workspace,
+    ) -> Result<LockedWorkspace<'a>> {
+        Ok(LockedWorkspace {
             workspace,
             home: self.home(workspace)?,
             lock: self.root.lock(&managed)?,
@@ -68,7 +72,7 @@ impl Shared {
 }
 
 /// The result of making or completing a folder.
-pub(crate) struct Built {
+pub(crate) struct BuiltFolder {
     /// Whether the folder needs its setup.
     pub(crate) anew: bool,
     pub(crate) note: Option<String>,
@@ -77,7 +81,7 @@ pub(crate) struct Built {
 }
 
 /// A workspace that a call makes or removes, with its lock.
-pub(crate) struct Locked<'a> {
+pub(crate) struct LockedWorkspace<'a> {
     pub(crate) workspace: &'a Workspace,
     pub(crate) managed: ManagedFolder,
     /// The project's repository.
@@ -91,7 +95,7 @@ pub(crate) trait ManagedKind: fmt::Debug + Send + Sync {
     const KIND: WorkspaceKind;
     const REFS: Refs<'static>;
 
-    fn shared(&self) -> &Shared;
+    fn shared(&self) -> &ProviderState;
 
     /// Called with each work tree that is opened, before it is inspected.
     fn refresh(&self, _own: &Repo<'_>, _workspace: &Workspace) -> Result<()> {
@@ -99,10 +103,10 @@ pub(crate) trait ManagedKind: fmt::Debug + Send + Sync {
     }
 
     /// Removes what interrupted calls left. Describes what it had to rescue.
-    fn clear(&self, locked: &Locked<'_>) -> Result<Option<String>>;
+    fn clear(&self, locked: &LockedWorkspace<'_>) -> Result<Option<String>>;
 
     /// Makes or completes the folder, after [`Self::clear`].
-    fn build(&self, locked: &Locked<'_>) -> Result<Built>;
+    fn build(&self, locked: &LockedWorkspace<'_>) -> Result<BuiltFolder>;
 
     /// Backs up an existing folder. Records a backup that must be restored into the folder if a user deletes it now.
     fn back_up(&self, own: &Repo<'_>, request: &BackupRequest<'_>) -> Result<Option<Backup>>;
@@ -117,7 +121,7 @@ impl<K: ManagedKind> WorkspaceProvider for K {
         let shared = self.shared();
         let managed = shared.root.managed_folder(&plan.tenant, &plan.session)?;
         let project = folder_of(plan.project.as_ref())?;
-        let home = shared.opened.open(shared.git(), project)?;
+        let home = shared.repos.open(shared.git(), project)?;
         let choice = branch::choose(&home, &shared.remotes, plan)?;
         // The session's own branch does not exist yet, so it cannot be in use. Clones have their own branches.
         if plan.branch.is_some() && K::REFS.is_shared() {
@@ -154,7 +158,7 @@ impl<K: ManagedKind> WorkspaceProvider for K {
         }
         let locked = self.shared().lock(managed, workspace)?;
         let rescued = self.clear(&locked)?;
-        let Built { anew, note, left } = self.build(&locked)?;
+        let BuiltFolder { anew, note, left } = self.build(&locked)?;
         // The folder now has its former content. Only the lock's holder records a new one.
         if let Some(left) = left {
             let name = backup::left_ref(&locked.managed);
@@ -205,13 +209,13 @@ impl<K: ManagedKind> WorkspaceProvider for K {
     }
 
     fn remove(&self, workspace: &Workspace, removal: Removal) -> Result<()> {
-        let Shared { root, remotes, .. } = self.shared();
+        let ProviderState { root, remotes, .. } = self.shared();
         let managed = root.managed(&workspace.path)?;
         if !workspace.is_managed() {
             return Err(Error::Unmanaged { path: managed.path });
         }
         let locked = self.shared().lock(managed, workspace)?;
-        let Locked { managed, home, .. } = &locked;
+        let LockedWorkspace { managed, home, .. } = &locked;
         if let Some(rescued) = self.clear(&locked)? {
             tracing::warn!(session = %managed.session, "{rescued}");
         }
@@ -252,8 +256,8 @@ fn open<'a, K: ManagedKind>(kind: &'a K, workspace: &Workspace) -> Result<Repo<'
 }
 
 /// Refuses a removal that loses work, and records which backup to restore into the folder.
-fn leave<K: ManagedKind>(kind: &K, locked: &Locked<'_>, removal: Removal) -> Result<()> {
-    let Locked {
+fn leave<K: ManagedKind>(kind: &K, locked: &LockedWorkspace<'_>, removal: Removal) -> Result<()> {
+    let LockedWorkspace {
         workspace,
         managed,
         home,

@@ -1,7 +1,7 @@
 //! Commits that would be lost with a repository's folder, because no remaining repository has them.
 //!
 //! Any local program can claim that a remote has a commit, and remotes drop commits, so only the project's repository
-//! counts. Before each check, a clone fetches what that repository has into `refs/skein/known/`. [`Project`] answers
+//! counts. Before each check, a clone fetches what that repository has into `refs/skein/known/`. [`ProjectRefs`] answers
 //! for other repositories inside a work tree.
 //!
 //! Remotes count in two cases ([`Refs::Remote`]): for submodules at the commit that the project records, and for
@@ -16,7 +16,7 @@ use skein_domain::CommitId;
 
 use crate::error::Error;
 use crate::git::GitCommand;
-use crate::note::Part;
+use crate::note::NotePart;
 use crate::provider::Result;
 use crate::repo::Repo;
 use crate::snapshot::fetch;
@@ -35,13 +35,13 @@ pub(crate) const KNOWN_OF_PROJECT: [&str; 3] = [
 
 /// The repository that remains after a workspace is removed, as seen from the workspace.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Project<'a> {
+pub(crate) struct ProjectRefs<'a> {
     pub(crate) workspace: &'a Repo<'a>,
     /// Options of `rev-list` for the refs of the workspace that name what the project's repository has.
     refs: &'static [&'static str],
 }
 
-impl<'a> Project<'a> {
+impl<'a> ProjectRefs<'a> {
     pub(crate) fn of(workspace: &'a Repo<'a>, refs: Refs<'_>) -> Self {
         let refs: &[&str] = match refs {
             Refs::Cloned => &[
@@ -182,7 +182,7 @@ fn except_known<'a>(repo: &Repo<'_>, refs: Refs<'_>, call: GitCommand<'a>) -> Gi
 }
 
 /// The parts of a snapshot that keep these commits.
-pub(crate) fn parts(repo: &Repo<'_>, refs: Refs<'_>) -> Result<Vec<(CommitId, Part)>> {
+pub(crate) fn parts(repo: &Repo<'_>, refs: Refs<'_>) -> Result<Vec<(CommitId, NotePart)>> {
     let loose: HashSet<String> = match refs {
         Refs::Nested(project) => project.without(&tips(repo)?)?,
         Refs::Shared | Refs::Remote | Refs::Cloned => {
@@ -206,8 +206,8 @@ pub(crate) fn parts(repo: &Repo<'_>, refs: Refs<'_>) -> Result<Vec<(CommitId, Pa
             continue;
         }
         let part = match object == commit.as_str() {
-            true => Part::Ref(name),
-            false => Part::Tag(name, tag_text(repo, &object)?),
+            true => NotePart::Ref(name),
+            false => NotePart::Tag(name, tag_text(repo, &object)?),
         };
         parts.push((commit, part));
     }
@@ -244,18 +244,20 @@ fn tag_text(repo: &Repo<'_>, object: &str) -> Result<Vec<u8>> {
     Ok(call.args(["tag", object]).run()?.stdout)
 }
 
-fn stashes(repo: &Repo<'_>) -> Result<Vec<(CommitId, Part)>> {
+fn stashes(repo: &Repo<'_>) -> Result<Vec<(CommitId, NotePart)>> {
     let found = repo
         .read("rev-list")
         .args(["--walk-reflogs", "refs/stash"])
         .find()?
         .unwrap_or_default();
     let ids = found.lines().filter_map(|id| id.parse().ok());
-    Ok(ids.map(|id| (id, Part::Ref("refs/stash".into()))).collect())
+    Ok(ids
+        .map(|id| (id, NotePart::Ref("refs/stash".into())))
+        .collect())
 }
 
 /// Heads of worktrees that are lost with their repository.
-fn heads_elsewhere(repo: &Repo<'_>, loose: &HashSet<String>) -> Result<Vec<(CommitId, Part)>> {
+fn heads_elsewhere(repo: &Repo<'_>, loose: &HashSet<String>) -> Result<Vec<(CommitId, NotePart)>> {
     if !repo.common.join("worktrees").is_dir() {
         return Ok(Vec::new());
     }
@@ -267,5 +269,5 @@ fn heads_elsewhere(repo: &Repo<'_>, loose: &HashSet<String>) -> Result<Vec<(Comm
         let id = std::str::from_utf8(part.strip_prefix(b"HEAD ")?).ok()?;
         loose.contains(id).then(|| id.parse().ok())?
     });
-    Ok(heads.map(|id| (id, Part::Loose)).collect())
+    Ok(heads.map(|id| (id, NotePart::Loose)).collect())
 }

@@ -19,11 +19,11 @@ pub(crate) struct Note {
     /// Whether the tree contains changed files byte for byte. Backups of earlier builds contain them as git would
     /// commit them.
     pub(crate) exact: bool,
-    pub(crate) parts: Vec<(CommitId, Part)>,
+    pub(crate) parts: Vec<(CommitId, NotePart)>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
+pub(crate) enum NotePart {
     Index,
     Raw,
     /// What only the git directory and the index contain.
@@ -59,16 +59,20 @@ impl Note {
         }
         for (commit, part) in &self.parts {
             match part {
-                Part::Index => line("Index", commit.as_str()),
-                Part::Raw => line("Raw", commit.as_str()),
-                Part::State => line("State", commit.as_str()),
-                Part::Nested(path) => line("Nested", &format!("{commit} {}", encode_path(path))),
-                Part::Ref(name) => line("Ref", &format!("{commit} {name}")),
-                Part::Tag(name, text) => {
+                NotePart::Index => line("Index", commit.as_str()),
+                NotePart::Raw => line("Raw", commit.as_str()),
+                NotePart::State => line("State", commit.as_str()),
+                NotePart::Nested(path) => {
+                    line("Nested", &format!("{commit} {}", encode_path(path)))
+                }
+                NotePart::Ref(name) => line("Ref", &format!("{commit} {name}")),
+                NotePart::Tag(name, text) => {
                     line("Tag", &format!("{commit} {name} {}", encode(text)));
                 }
-                Part::Module(name) => line("Module", &format!("{commit} {}", encode_path(name))),
-                Part::Loose => line("Loose", commit.as_str()),
+                NotePart::Module(name) => {
+                    line("Module", &format!("{commit} {}", encode_path(name)))
+                }
+                NotePart::Loose => line("Loose", commit.as_str()),
             }
         }
         text
@@ -99,17 +103,17 @@ impl Note {
             return;
         };
         let part = match key {
-            "Index" => Part::Index,
-            "Raw" => Part::Raw,
-            "State" => Part::State,
-            "Nested" => Part::Nested(decode_path(rest)),
-            "Module" => Part::Module(decode_path(rest)),
+            "Index" => NotePart::Index,
+            "Raw" => NotePart::Raw,
+            "State" => NotePart::State,
+            "Nested" => NotePart::Nested(decode_path(rest)),
+            "Module" => NotePart::Module(decode_path(rest)),
             "Tag" => match rest.split_once(' ') {
-                Some((name, text)) => Part::Tag(name.to_owned(), decode(text)),
+                Some((name, text)) => NotePart::Tag(name.to_owned(), decode(text)),
                 None => return,
             },
-            "Ref" => Part::Ref(rest.to_owned()),
-            "Loose" => Part::Loose,
+            "Ref" => NotePart::Ref(rest.to_owned()),
+            "Loose" => NotePart::Loose,
             _ => return,
         };
         self.parts.push((commit, part));
@@ -117,27 +121,27 @@ impl Note {
 
     pub(crate) fn nested(&self) -> impl Iterator<Item = (&Path, &CommitId)> {
         self.parts.iter().filter_map(|(commit, part)| match part {
-            Part::Nested(path) => Some((path.as_path(), commit)),
+            NotePart::Nested(path) => Some((path.as_path(), commit)),
             _ => None,
         })
     }
 
     pub(crate) fn refs(&self) -> impl Iterator<Item = (&str, &CommitId)> {
         self.parts.iter().filter_map(|(commit, part)| match part {
-            Part::Ref(name) => Some((name.as_str(), commit)),
+            NotePart::Ref(name) => Some((name.as_str(), commit)),
             _ => None,
         })
     }
 
     pub(crate) fn tags(&self) -> impl Iterator<Item = (&str, &[u8])> {
         self.parts.iter().filter_map(|(_, part)| match part {
-            Part::Tag(name, text) => Some((name.as_str(), text.as_slice())),
+            NotePart::Tag(name, text) => Some((name.as_str(), text.as_slice())),
             _ => None,
         })
     }
 
     /// The commit of a part that a snapshot has at most once.
-    pub(crate) fn find(&self, wanted: &Part) -> Option<&CommitId> {
+    pub(crate) fn find(&self, wanted: &NotePart) -> Option<&CommitId> {
         let mut parts = self.parts.iter();
         parts
             .find(|(_, part)| part == wanted)
@@ -203,17 +207,17 @@ mod tests {
             in_progress: Some("rebase".into()),
             exact: true,
             parts: vec![
-                (id.clone(), Part::Index),
-                (id.clone(), Part::Raw),
-                (id.clone(), Part::State),
-                (id.clone(), Part::Nested(strange.clone())),
-                (id.clone(), Part::Module(strange)),
+                (id.clone(), NotePart::Index),
+                (id.clone(), NotePart::Raw),
+                (id.clone(), NotePart::State),
+                (id.clone(), NotePart::Nested(strange.clone())),
+                (id.clone(), NotePart::Module(strange)),
                 (
                     id.clone(),
-                    Part::Tag("refs/tags/v1".into(), b"tag v1\n\na b\n".to_vec()),
+                    NotePart::Tag("refs/tags/v1".into(), b"tag v1\n\na b\n".to_vec()),
                 ),
-                (id.clone(), Part::Ref("refs/heads/дом".into())),
-                (id, Part::Loose),
+                (id.clone(), NotePart::Ref("refs/heads/дом".into())),
+                (id, NotePart::Loose),
             ],
         };
         assert_eq!(Note::read(&note.write("api-7")), note);

@@ -5,7 +5,7 @@ use skein_domain::{CommitId, SessionId};
 use crate::git::GitCommand;
 use crate::git_dir::{self, Extras};
 use crate::inside;
-use crate::loose::Project;
+use crate::loose::ProjectRefs;
 use crate::provider::Result;
 use crate::repo::{Registration, Repo};
 use crate::snapshot::{self, SnapshotRequest};
@@ -39,7 +39,7 @@ fn submodules(
         name: session.as_str(),
         seconds: 0,
         saga: None,
-        project: Project::of(repo, Refs::Shared),
+        project: ProjectRefs::of(repo, Refs::Shared),
     };
     let gone = Repo {
         dir: registration.dir.clone(),

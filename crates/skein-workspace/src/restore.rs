@@ -7,8 +7,8 @@ use skein_domain::CommitId;
 
 use crate::error::Error;
 use crate::git;
-use crate::git_dir::State;
-use crate::note::{Note, Part};
+use crate::git_dir::GitDirState;
+use crate::note::{Note, NotePart};
 use crate::provider::Result;
 use crate::repo::Repo;
 use crate::root::erase;
@@ -43,14 +43,17 @@ impl BackupContents {
 
 /// The work tree must be clean and at the snapshot's head.
 pub(crate) fn apply(repo: &Repo<'_>, contents: &BackupContents, name: &str) -> Result<()> {
-    let state = match contents.note.find(&Part::State) {
-        Some(commit) => Some(State::read(repo, commit, name)?),
+    let state = match contents.note.find(&NotePart::State) {
+        Some(commit) => Some(GitDirState::read(repo, commit, name)?),
         None => None,
     };
     if let Some(state) = &state {
         state.bring_settings(repo)?;
     }
-    let staged = tree_of_any(repo, contents.note.find(&Part::Index).or(contents.head()))?;
+    let staged = tree_of_any(
+        repo,
+        contents.note.find(&NotePart::Index).or(contents.head()),
+    )?;
     set_head(repo, contents)?;
     repo.write("read-tree")
         .args(["--reset", "-u", &staged])
@@ -64,11 +67,11 @@ pub(crate) fn apply(repo: &Repo<'_>, contents: &BackupContents, name: &str) -> R
         }
     }
     let within = |path: &Path| apart.iter().any(|n| path.starts_with(n));
-    let skipped = state.as_ref().map(State::skipped_present);
+    let skipped = state.as_ref().map(GitDirState::skipped_present);
     let skipped = skipped.unwrap_or_default();
     write_files(repo, contents, &staged, skipped, name, &within)?;
     remove_files(repo, &staged, &contents.commit, &within)?;
-    if let (Some(raw), false) = (contents.note.find(&Part::Raw), contents.note.exact) {
+    if let (Some(raw), false) = (contents.note.find(&NotePart::Raw), contents.note.exact) {
         write_raw(repo, raw)?;
     }
     for (path, commit) in nested {

@@ -248,12 +248,12 @@ pub(crate) fn is_same(one: &Path, other: &Path) -> bool {
 
 /// A folder to compare many others with.
 #[derive(Debug)]
-pub(crate) struct Real<'a> {
+pub(crate) struct RealPath<'a> {
     given: &'a Path,
     real: PathBuf,
 }
 
-impl<'a> Real<'a> {
+impl<'a> RealPath<'a> {
     pub(crate) fn of(given: &'a Path) -> Self {
         let real = real(given);
         Self { given, real }

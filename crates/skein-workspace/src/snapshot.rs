@@ -26,8 +26,8 @@ use crate::git;
 use crate::git_dir;
 use crate::inside::{self, Module};
 use crate::lfs;
-use crate::loose::{self, Project};
-use crate::note::{Note, Part};
+use crate::loose::{self, ProjectRefs};
+use crate::note::{Note, NotePart};
 use crate::provider::Result;
 use crate::repo::Repo;
 use crate::scratch::Scratch;
@@ -45,7 +45,7 @@ pub(crate) struct SnapshotRequest<'a> {
     /// Recorded in the snapshot, so that the saga finds it again.
     pub(crate) saga: Option<&'a SagaId>,
     /// The repository that remains when the workspace is removed.
-    pub(crate) project: Project<'a>,
+    pub(crate) project: ProjectRefs<'a>,
 }
 
 #[derive(Clone, Debug)]
@@ -87,7 +87,7 @@ pub(crate) fn take(
         needed = true;
         let parents: Vec<&CommitId> = head.iter().collect();
         let commit = commit(repo, &staged, &parents, "skein: what was staged", request)?;
-        note.parts.push((commit, Part::Index));
+        note.parts.push((commit, NotePart::Index));
     }
     if let Some(commit) = raw(
         repo,
@@ -98,24 +98,24 @@ pub(crate) fn take(
         &found.nested,
         request,
     )? {
-        note.parts.push((commit, Part::Raw));
+        note.parts.push((commit, NotePart::Raw));
     }
     if let Some(tree) = git_dir::tree(repo, request.name, &entries, &found.extras)? {
         let text = "skein: what only the git directory knows";
         let commit = commit(repo, &tree, &[], text, request)?;
-        note.parts.push((commit, Part::State));
+        note.parts.push((commit, NotePart::State));
     }
     for (path, commit) in found.nested {
         needed = true;
-        note.parts.push((commit, Part::Nested(path)));
+        note.parts.push((commit, NotePart::Nested(path)));
     }
     for commit in git_dir::loose_commits(repo)? {
-        note.parts.push((commit, Part::Loose));
+        note.parts.push((commit, NotePart::Loose));
     }
     for module in inside::modules(repo)? {
         if let Some(commit) = keep_module(repo, &module, request)? {
             needed = true;
-            note.parts.push((commit, Part::Module(module.name)));
+            note.parts.push((commit, NotePart::Module(module.name)));
         }
     }
     let kept_refs = match refs {
@@ -325,7 +325,7 @@ pub(crate) fn diff(
         name: "diff",
         seconds: 0,
         saga: None,
-        project: Project::of(repo, refs),
+        project: ProjectRefs::of(repo, refs),
     };
     let tree = tree(repo, &request)?;
     let base = match base {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::git;
 use crate::git_dir;
 use crate::inside::{self, DotGit, Nested};
-use crate::loose::{self, Project};
+use crate::loose::{self, ProjectRefs};
 use crate::provider::{Contents, Result};
 use crate::repo::Repo;
 use crate::scratch::Scratch;
@@ -143,7 +143,7 @@ pub(crate) enum Refs<'a> {
     /// Its own, which are removed with the folder; what its remotes have is safe.
     Remote,
     /// Its own, which are removed with the folder; only what the project's repository has is safe.
-    Nested(Project<'a>),
+    Nested(ProjectRefs<'a>),
     /// Its own, as a clone of the project's repository; only what that repository has is safe. Refs of other remotes
     /// may be outdated or invented.
     Cloned,
@@ -164,10 +164,10 @@ pub(crate) struct Inspection {
 
 /// Inspects a workspace and its nested repositories.
 pub(crate) fn inspect(repo: &Repo<'_>, refs: Refs<'_>) -> Result<Inspection> {
-    inspect_within(repo, refs, Project::of(repo, refs))
+    inspect_within(repo, refs, ProjectRefs::of(repo, refs))
 }
 
-fn inspect_within(repo: &Repo<'_>, refs: Refs<'_>, project: Project<'_>) -> Result<Inspection> {
+fn inspect_within(repo: &Repo<'_>, refs: Refs<'_>, project: ProjectRefs<'_>) -> Result<Inspection> {
     let entries = Entries::read(repo)?;
     let mut work = Vec::new();
     let mut loose_commits = 0;

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::error::{Error, shown};
-use crate::inside::{self, Inside};
+use crate::inside::{self, PathKind};
 use crate::lock::Lock;
 use crate::loose;
 use crate::provider::Result;
@@ -47,7 +47,7 @@ pub(crate) fn bring(repo: &Repo<'_>, limit: Duration, lock: &Lock) -> Result<Opt
 /// Records that the remotes have everything in the submodules, even if it is on none of their branches.
 fn mark_known(repo: &Repo<'_>) -> Result<()> {
     for link in Entries::read(repo)?.links.keys() {
-        if let Inside::Repository(inner) = inside::open(repo, link)? {
+        if let PathKind::Repository(inner) = inside::open(repo, link)? {
             loose::mark_known(&inner)?;
             mark_known(&inner)?;
         }

@@ -10,7 +10,7 @@ use skein_domain::{Backup, SessionId, WorkspaceKind, WorkspaceState};
 use crate::add::{Checkout, add};
 use crate::backup::{self, BackupRequest};
 use crate::error::Error;
-use crate::kind::{Built, Locked, ManagedKind, Shared, joined};
+use crate::kind::{BuiltFolder, LockedWorkspace, ManagedKind, ProviderState, joined};
 use crate::lock::Lock;
 use crate::options::WorkspaceOptions;
 use crate::pool::Pool;
@@ -24,16 +24,16 @@ use crate::submodule;
 use half_made::{FolderState, MissingFolderCause};
 
 #[derive(Debug)]
-pub struct Worktree(Shared);
+pub struct Worktree(ProviderState);
 
 impl Worktree {
     /// `root` is the managed root; all workspaces below it belong to Skein.
     pub fn new(root: PathBuf, options: WorkspaceOptions) -> Self {
-        Self(Shared::new(root, options))
+        Self(ProviderState::new(root, options))
     }
 
-    fn add(&self, locked: &Locked<'_>) -> Result<Built> {
-        let Locked {
+    fn add(&self, locked: &LockedWorkspace<'_>) -> Result<BuiltFolder> {
+        let LockedWorkspace {
             workspace,
             managed,
             home: repo,
@@ -74,7 +74,7 @@ impl Worktree {
                 crate::restore::apply(&own, contents, managed.session.as_str())?;
             }
         }
-        Ok(Built {
+        Ok(BuiltFolder {
             anew: true,
             note: joined(&notes),
             left: existing.left,
@@ -82,8 +82,8 @@ impl Worktree {
     }
 
     /// Registers a folder with files again that git no longer knows.
-    fn register_again(&self, locked: &Locked<'_>) -> Result<String> {
-        let Locked {
+    fn register_again(&self, locked: &LockedWorkspace<'_>) -> Result<String> {
+        let LockedWorkspace {
             workspace,
             managed,
             home: repo,
@@ -111,8 +111,8 @@ impl Worktree {
     }
 }
 
-fn take_from_pool(pool: &Pool, locked: &Locked<'_>, head: &Head) -> Result<bool> {
-    let Locked {
+fn take_from_pool(pool: &Pool, locked: &LockedWorkspace<'_>, head: &Head) -> Result<bool> {
+    let LockedWorkspace {
         managed,
         home: repo,
         lock,
@@ -155,12 +155,12 @@ impl ManagedKind for Worktree {
     const KIND: WorkspaceKind = WorkspaceKind::Worktree;
     const REFS: Refs<'static> = Refs::Shared;
 
-    fn shared(&self) -> &Shared {
+    fn shared(&self) -> &ProviderState {
         &self.0
     }
 
-    fn clear(&self, locked: &Locked<'_>) -> Result<Option<String>> {
-        let Locked {
+    fn clear(&self, locked: &LockedWorkspace<'_>) -> Result<Option<String>> {
+        let LockedWorkspace {
             workspace,
             managed,
             home,
@@ -179,11 +179,11 @@ impl ManagedKind for Worktree {
         }))
     }
 
-    fn build(&self, locked: &Locked<'_>) -> Result<Built> {
-        let Locked { managed, home, .. } = locked;
-        let found = |anew, note| -> Result<Built> {
+    fn build(&self, locked: &LockedWorkspace<'_>) -> Result<BuiltFolder> {
+        let LockedWorkspace { managed, home, .. } = locked;
+        let found = |anew, note| -> Result<BuiltFolder> {
             let left = home.find_ref(&backup::left_ref(managed))?;
-            Ok(Built { anew, note, left })
+            Ok(BuiltFolder { anew, note, left })
         };
         let built = match half_made::find(home, managed)? {
             // Found, but not recorded yet, so its setup may be incomplete.

@@ -22,7 +22,7 @@ pub(super) struct Viewer {
 }
 
 #[derive(Debug)]
-pub(super) struct Client {
+pub(super) struct ClientConnection {
     pub(super) id: u64,
     pub(super) stream: UnixStream,
     decoder: Decoder,
@@ -34,7 +34,7 @@ pub(super) struct Client {
     pub(super) gone: bool,
 }
 
-impl Client {
+impl ClientConnection {
     pub(super) fn new(id: u64, stream: UnixStream) -> Self {
         Self {
             id,

@@ -8,8 +8,8 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::net::sockopt::socket_peercred;
 use rustix::process::getuid;
 
-use super::client::{Client, Viewer};
-use super::terminal::Terminal;
+use super::client::{ClientConnection, Viewer};
+use super::terminal::AgentTerminal;
 use crate::frame::{ClientMessage, HolderMessage, VERSION};
 use crate::runtime::Size;
 
@@ -19,7 +19,7 @@ const DRAW_EVERY: Duration = Duration::from_millis(30);
 
 pub(super) struct Clients {
     pub(super) listener: UnixListener,
-    all: Vec<Client>,
+    all: Vec<ClientConnection>,
     next: u64,
     /// The viewer that may type.
     typist: Option<u64>,
@@ -59,7 +59,7 @@ impl Clients {
             if !ours || self.all.len() >= MOST_CLIENTS || stream.set_nonblocking(true).is_err() {
                 continue;
             }
-            self.all.push(Client::new(self.next, stream));
+            self.all.push(ClientConnection::new(self.next, stream));
             self.next += 1;
         }
     }
@@ -157,7 +157,7 @@ impl Clients {
     }
 
     /// Time until the next frame is due for a viewer.
-    pub(super) fn draw_due(&self, terminal: &Terminal, now: Instant) -> Option<Duration> {
+    pub(super) fn draw_due(&self, terminal: &AgentTerminal, now: Instant) -> Option<Duration> {
         let clients = self.all.iter().filter(|client| !client.waits());
         let viewers = clients.filter_map(|client| client.viewer.as_ref());
         let outdated = viewers.filter(|viewer| viewer.drawn != Some(terminal.changes));
@@ -166,7 +166,7 @@ impl Clients {
     }
 
     /// Draws for each viewer that has received the previous frame; a slow one gets fewer frames.
-    pub(super) fn draw(&mut self, terminal: &Terminal) {
+    pub(super) fn draw(&mut self, terminal: &AgentTerminal) {
         for client in &mut self.all {
             let typing = self.typist == Some(client.id);
             let waits = client.waits();
@@ -227,7 +227,7 @@ impl Clients {
         }
     }
 
-    fn find(&mut self, id: u64) -> Option<&mut Client> {
+    fn find(&mut self, id: u64) -> Option<&mut ClientConnection> {
         self.all.iter_mut().find(|client| client.id == id)
     }
 

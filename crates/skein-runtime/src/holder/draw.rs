@@ -140,12 +140,12 @@ fn colour(style: &mut String, colour: vt100::Color, which: u8) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::terminal::Terminal;
+    use super::super::terminal::AgentTerminal;
     use super::*;
     use crate::runtime::Size;
 
     /// What a terminal shows that was sent everything.
-    fn seen(view: &mut View, terminal: &Terminal, viewer: &mut Terminal) -> Vec<String> {
+    fn seen(view: &mut View, terminal: &AgentTerminal, viewer: &mut AgentTerminal) -> Vec<String> {
         viewer.process(view.draw(terminal.screen(), true).as_bytes());
         viewer.shown(0, 0).rows
     }
@@ -153,8 +153,8 @@ mod tests {
     #[test]
     fn a_viewer_sees_the_screen_and_its_changes() {
         let size = Size { rows: 4, cols: 20 };
-        let mut terminal = Terminal::new(size);
-        let mut viewer = Terminal::new(size);
+        let mut terminal = AgentTerminal::new(size);
+        let mut viewer = AgentTerminal::new(size);
         let mut view = View::new(4, 20);
         terminal.process("one\r\n\x1b[31mred\x1b[0m  \x1b[44m \x1b[0m漢字".as_bytes());
         assert_eq!(
@@ -180,8 +180,8 @@ mod tests {
 
     #[test]
     fn a_smaller_viewer_sees_a_corner_and_nothing_wraps() {
-        let mut terminal = Terminal::new(Size { rows: 6, cols: 20 });
-        let mut viewer = Terminal::new(Size { rows: 3, cols: 5 });
+        let mut terminal = AgentTerminal::new(Size { rows: 6, cols: 20 });
+        let mut viewer = AgentTerminal::new(Size { rows: 3, cols: 5 });
         terminal.process("0123456789\r\nabcd漢字\r\nx\r\ny\r\nz".as_bytes());
         let mut view = View::new(3, 5);
         assert_eq!(
@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn l15_viewers_get_no_escape_of_the_program() {
-        let mut terminal = Terminal::new(Size { rows: 4, cols: 40 });
+        let mut terminal = AgentTerminal::new(Size { rows: 4, cols: 40 });
         terminal.process(b"\x1b]0;EVIL\x07\x1b]52;c;RVZJTA==\x07\x1b[6n\x1bPEVIL\x1b\\\x1b[21tok");
         let drawn = View::new(4, 40).draw(terminal.screen(), true);
         assert!(!drawn.contains("EVIL") && !drawn.contains("\x1b]") && !drawn.contains("\x1bP"));

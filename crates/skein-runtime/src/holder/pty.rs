@@ -8,8 +8,8 @@ use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::input::{Queue, Waiter};
-use super::terminal::Terminal;
-use crate::frame::Shown;
+use super::terminal::AgentTerminal;
+use crate::frame::ScreenRecord;
 use crate::log::Log;
 use crate::runtime::Size;
 
@@ -21,7 +21,7 @@ pub(super) struct Pty {
     /// Open while the agent lives, so that the terminal exists even if no process has it open.
     pts: Option<OwnedFd>,
     is_closed: bool,
-    pub(super) terminal: Terminal,
+    pub(super) terminal: AgentTerminal,
     log: Log,
     pub(super) input: Queue,
     /// Output bytes so far.
@@ -37,7 +37,7 @@ impl Pty {
             master,
             pts: Some(pts),
             is_closed: false,
-            terminal: Terminal::new(size),
+            terminal: AgentTerminal::new(size),
             log,
             input: Queue::default(),
             bytes: 0,
@@ -113,7 +113,7 @@ impl Pty {
         self.input.keys(keys);
     }
 
-    pub(super) fn shown(&self) -> Shown {
+    pub(super) fn shown(&self) -> ScreenRecord {
         self.terminal.shown(self.bytes, self.typed)
     }
 

@@ -3,7 +3,7 @@
 use std::num::NonZeroU16;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::frame::Shown;
+use crate::frame::ScreenRecord;
 use crate::log::acts;
 use crate::runtime::Size;
 
@@ -12,13 +12,13 @@ const MOST_ANSWERS: usize = 4096;
 /// No terminal is larger, and a cell costs 32 bytes.
 const LARGEST: u16 = 1000;
 
-pub(super) struct Terminal {
+pub(super) struct AgentTerminal {
     parser: vt100::Parser<Answers>,
     /// Counts changes, so that viewers know whether to draw.
     pub(super) changes: u64,
 }
 
-impl Terminal {
+impl AgentTerminal {
     pub(super) fn new(size: Size) -> Self {
         let (rows, cols) = bounds(size);
         Self {
@@ -55,7 +55,7 @@ impl Terminal {
         }
     }
 
-    pub(super) fn shown(&self, bytes: u64, typed: u64) -> Shown {
+    pub(super) fn shown(&self, bytes: u64, typed: u64) -> ScreenRecord {
         let screen = self.screen();
         let rows = screen
             .rows(0, self.size().cols)
@@ -64,7 +64,7 @@ impl Terminal {
                 seen.trim_end().to_owned()
             })
             .collect();
-        Shown {
+        ScreenRecord {
             rows,
             cursor: screen.cursor_position(),
             bracketed_paste: screen.bracketed_paste(),
@@ -145,8 +145,8 @@ impl vt100::Callbacks for Answers {
 mod tests {
     use super::*;
 
-    fn terminal() -> Terminal {
-        Terminal::new(Size { rows: 5, cols: 20 })
+    fn terminal() -> AgentTerminal {
+        AgentTerminal::new(Size { rows: 5, cols: 20 })
     }
 
     #[test]
@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn odd_sizes_and_garbage_do_no_harm() {
-        let mut terminal = Terminal::new(Size { rows: 0, cols: 0 });
+        let mut terminal = AgentTerminal::new(Size { rows: 0, cols: 0 });
         let mut state = 1u32;
         for round in 0..400u16 {
             let garbage: Vec<u8> = (0..512)

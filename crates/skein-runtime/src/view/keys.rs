@@ -6,14 +6,14 @@ const PASTE_BEGINS: &[u8] = b"\x1b[200~";
 const PASTE_ENDS: &[u8] = b"\x1b[201~";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Key {
+pub(super) enum ViewerInput {
     Bytes(Vec<u8>),
     Detach,
     Take,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Keys {
+pub(super) struct ViewerKeys {
     /// After Ctrl-b, the next key is a command.
     prefixed: bool,
     /// Pasted input is text and contains no commands.
@@ -22,21 +22,21 @@ pub(super) struct Keys {
     tail: Vec<u8>,
 }
 
-impl Keys {
-    pub(super) fn read(&mut self, bytes: &[u8]) -> Vec<Key> {
+impl ViewerKeys {
+    pub(super) fn read(&mut self, bytes: &[u8]) -> Vec<ViewerInput> {
         let mut keys = vec![];
         for byte in bytes {
             self.follow(*byte);
             match (self.pasting, self.prefixed, *byte) {
                 (true, _, byte) => add(&mut keys, &[byte]),
-                (false, false, DETACH) => keys.push(Key::Detach),
+                (false, false, DETACH) => keys.push(ViewerInput::Detach),
                 (false, false, PREFIX) => self.prefixed = true,
                 (false, false, byte) => add(&mut keys, &[byte]),
                 (false, true, byte) => {
                     self.prefixed = false;
                     match byte {
-                        b'd' => keys.push(Key::Detach),
-                        b't' => keys.push(Key::Take),
+                        b'd' => keys.push(ViewerInput::Detach),
+                        b't' => keys.push(ViewerInput::Take),
                         PREFIX => add(&mut keys, &[PREFIX]),
                         other => add(&mut keys, &[PREFIX, other]),
                     }
@@ -59,11 +59,11 @@ impl Keys {
     }
 }
 
-fn add(keys: &mut Vec<Key>, bytes: &[u8]) {
-    if let Some(Key::Bytes(last)) = keys.last_mut() {
+fn add(keys: &mut Vec<ViewerInput>, bytes: &[u8]) {
+    if let Some(ViewerInput::Bytes(last)) = keys.last_mut() {
         last.extend_from_slice(bytes);
     } else {
-        keys.push(Key::Bytes(bytes.to_vec()));
+        keys.push(ViewerInput::Bytes(bytes.to_vec()));
     }
 }
 
@@ -71,36 +71,36 @@ fn add(keys: &mut Vec<Key>, bytes: &[u8]) {
 mod tests {
     use super::*;
 
-    fn text(text: &str) -> Key {
-        Key::Bytes(text.into())
+    fn text(text: &str) -> ViewerInput {
+        ViewerInput::Bytes(text.into())
     }
 
     #[test]
     fn only_the_views_own_keys_are_kept_from_the_run() {
         for (typed, expected) in [
             ("hello\r\x03\x1b[A", vec![text("hello\r\x03\x1b[A")]),
-            ("a\x11", vec![text("a"), Key::Detach]),
-            ("\x02d", vec![Key::Detach]),
-            ("\x02t", vec![Key::Take]),
+            ("a\x11", vec![text("a"), ViewerInput::Detach]),
+            ("\x02d", vec![ViewerInput::Detach]),
+            ("\x02t", vec![ViewerInput::Take]),
             ("\x02\x02x", vec![text("\x02x")]),
             ("\x02x", vec![text("\x02x")]),
             ("\x02\x11", vec![text("\x02\x11")]),
             (
                 "\x1b[200~a\x11b\x02d\x1b[201~\x11",
-                vec![text("\x1b[200~a\x11b\x02d\x1b[201~"), Key::Detach],
+                vec![text("\x1b[200~a\x11b\x02d\x1b[201~"), ViewerInput::Detach],
             ),
         ] {
             assert_eq!(
-                Keys::default().read(typed.as_bytes()),
+                ViewerKeys::default().read(typed.as_bytes()),
                 expected,
                 "{typed:?}"
             );
-            let mut keys = Keys::default();
-            let mut pieces: Vec<Key> = vec![];
+            let mut keys = ViewerKeys::default();
+            let mut pieces: Vec<ViewerInput> = vec![];
             for byte in typed.bytes() {
                 for key in keys.read(&[byte]) {
                     match key {
-                        Key::Bytes(bytes) => add(&mut pieces, &bytes),
+                        ViewerInput::Bytes(bytes) => add(&mut pieces, &bytes),
                         key => pieces.push(key),
                     }
                 }

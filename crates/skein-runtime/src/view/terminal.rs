@@ -16,7 +16,7 @@ use crate::runtime::{Result, Size};
 const ENTER: &str = "\x1b[?1049h\x1b[2J\x1b[H";
 const LEAVE: &str = "\x1b[m\x1b[?25h\x1b[?1049l";
 
-pub(super) struct Terminal {
+pub(super) struct UserTerminal {
     fd: OwnedFd,
     before: Termios,
     // A terminal is read and written like the two ends of a pipe.
@@ -25,7 +25,7 @@ pub(super) struct Terminal {
     pub(super) out: Vec<u8>,
 }
 
-impl Terminal {
+impl UserTerminal {
     /// Opens standard input's terminal again, because a non-blocking shared descriptor would disturb other processes.
     pub(super) fn standard() -> Result<OwnedFd> {
         if !isatty(io::stdin()) {
@@ -99,7 +99,7 @@ impl Terminal {
     }
 }
 
-impl Drop for Terminal {
+impl Drop for UserTerminal {
     fn drop(&mut self) {
         let fd = &self.fd;
         if let Ok(flags) = fcntl_getfl(fd) {

@@ -34,8 +34,8 @@ pub(crate) fn receipt(r: &domain::Receipt) -> wire::Receipt {
     }
 }
 
-pub(crate) fn terminal(t: &TerminalAddress) -> wire::Terminal {
-    wire::Terminal {
+pub(crate) fn terminal(t: &TerminalAddress) -> wire::TerminalAddress {
+    wire::TerminalAddress {
         session: t.session.to_string(),
         run: t.run,
         runtime: t.runtime.as_str().into(),

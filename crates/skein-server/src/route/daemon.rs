@@ -11,7 +11,7 @@ use utoipa_axum::routes;
 
 use crate::app::App;
 use crate::error::ApiError;
-use crate::extract::{ChangeRequest, Nothing, ReadRequest};
+use crate::extract::{ChangeRequest, EmptyBody, ReadRequest};
 use crate::render;
 
 pub(crate) fn routes() -> OpenApiRouter<App> {
@@ -67,7 +67,7 @@ async fn describe(
     responses((status = 200, body = wire::DaemonStatus), (status = "default", body = wire::ErrorBody)))]
 async fn stop(
     State(app): State<App>,
-    ChangeRequest(requests, Nothing {}): ChangeRequest<Nothing>,
+    ChangeRequest(requests, EmptyBody {}): ChangeRequest<EmptyBody>,
 ) -> Result<Response, ApiError> {
     let Json(status) = describe(&app, &requests).await?;
     let body = serde_json::to_value(status).unwrap_or_default();
@@ -94,7 +94,7 @@ async fn stop(
     params(("Idempotency-Key" = Option<String>, Header)),
     responses((status = 200, body = wire::RetentionReport), (status = "default", body = wire::ErrorBody)))]
 async fn retention(
-    ChangeRequest(requests, Nothing {}): ChangeRequest<Nothing>,
+    ChangeRequest(requests, EmptyBody {}): ChangeRequest<EmptyBody>,
 ) -> Result<Response, ApiError> {
     let answer = requests.ledger.retention().run().await?;
     Ok(render::answer(StatusCode::OK, &requests, answer))

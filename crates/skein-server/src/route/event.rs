@@ -20,9 +20,9 @@ use super::limit;
 use crate::app::App;
 use crate::door::{StreamToken, text};
 use crate::error::ApiError;
-use crate::extract::{ChangeRequest, Keyed, Query, ReadRequest};
+use crate::extract::{ChangeRequest, IdempotencyHeader, Query, ReadRequest};
 use crate::render;
-use crate::serve::Endless;
+use crate::serve::EndlessAnswer;
 
 pub(crate) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
@@ -52,7 +52,7 @@ async fn list(
     State(app): State<App>,
     ReadRequest(requests): ReadRequest,
     Query(query): Query<ListQuery>,
-    Extension(endless): Extension<Endless>,
+    Extension(endless): Extension<EndlessAnswer>,
     token: Option<Extension<StreamToken>>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
@@ -91,22 +91,22 @@ async fn follow(
 ) -> Result<Response, ApiError> {
     let tenant = requests.ledger.tenant().clone();
     let follower = requests.ledger.events().follow(since, session).await?;
-    let watch = Watch::new(app, token);
-    let over = Box::pin(watch.clone().over());
-    let events = messages(tenant, watch, follower).take_until(over);
+    let access = StreamAccess::new(app, token);
+    let over = Box::pin(access.clone().over());
+    let events = messages(tenant, access, follower).take_until(over);
     let sse = Sse::new(events).keep_alive(KeepAlive::new().interval(HEARTBEAT));
     Ok(sse.into_response())
 }
 
 /// Whether the reader of a stream may still read it.
 #[derive(Clone, Debug)]
-pub(super) struct Watch {
+pub(super) struct StreamAccess {
     app: App,
     /// None on the Unix socket, where nothing can be revoked.
     token: Option<StreamToken>,
 }
 
-impl Watch {
+impl StreamAccess {
     pub(super) fn new(app: &App, token: Option<StreamToken>) -> Self {
         Self {
             app: app.clone(),
@@ -141,16 +141,16 @@ impl Watch {
 /// any later event is sent.
 fn messages(
     tenant: TenantId,
-    watch: Watch,
+    access: StreamAccess,
     follower: EventFollower,
 ) -> impl Stream<Item = Result<SseEvent, Infallible>> {
     stream::unfold(Some(follower), move |follower| {
-        let (tenant, watch) = (tenant.clone(), watch.clone());
+        let (tenant, access) = (tenant.clone(), access.clone());
         async move {
             let mut follower = follower?;
             match follower.next().await {
                 Ok(events) if events.is_empty() => None,
-                Ok(_) if !watch.allows().await => None,
+                Ok(_) if !access.allows().await => None,
                 Ok(events) => {
                     let messages: Vec<_> = events.iter().map(|e| message(&tenant, e)).collect();
                     Some((messages, Some(follower)))
@@ -196,7 +196,7 @@ async fn verify(ReadRequest(requests): ReadRequest) -> Result<Json<wire::VerifyR
 
 /// Packs old events away without breaking the chain.
 #[utoipa::path(post, path = "/api/v1/events/seal", tag = "events", request_body = wire::SealEvents,
-    params(Keyed),
+    params(IdempotencyHeader),
     responses((status = 200, body = wire::SealReport), (status = "default", body = wire::ErrorBody)))]
 async fn seal(
     ChangeRequest(requests, body): ChangeRequest<wire::SealEvents>,

@@ -14,7 +14,7 @@ use super::{PageQuery, page};
 use crate::app::App;
 use crate::error::ApiError;
 use crate::extract::{
-    ChangeRequest, Keyed, MOST_MESSAGE, Path, Query, ReadRequest, UnkeyedRequest,
+    ChangeRequest, IdempotencyHeader, MOST_MESSAGE, Path, Query, ReadRequest, UnkeyedRequest,
 };
 use crate::render;
 
@@ -41,7 +41,7 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
 
 /// Stores a message for the session; its receipt shows the state of its delivery.
 #[utoipa::path(post, path = "/api/v1/sessions/{session}/send", tag = "fleet", request_body = wire::Send,
-    params(("session" = String, Path), Keyed),
+    params(("session" = String, Path), IdempotencyHeader),
     responses((status = 200, body = wire::Receipt), (status = "default", body = wire::ErrorBody)))]
 async fn send(
     Path(session): Path<String>,
@@ -55,7 +55,7 @@ async fn send(
 
 /// Interrupts the current turn; the session continues.
 #[utoipa::path(post, path = "/api/v1/sessions/{session}/interrupt", tag = "fleet", request_body = Option<wire::Interrupt>,
-    params(("session" = String, Path), Keyed),
+    params(("session" = String, Path), IdempotencyHeader),
     responses((status = 200, body = wire::Session), (status = "default", body = wire::ErrorBody)))]
 async fn interrupt(
     Path(session): Path<String>,
@@ -126,11 +126,11 @@ async fn screen(
 
 /// Tells where the terminal is to be found on this machine. On the Unix socket only.
 #[utoipa::path(get, path = "/api/v1/sessions/{session}/terminal", tag = "fleet", params(("session" = String, Path)),
-    responses((status = 200, body = wire::Terminal), (status = "default", body = wire::ErrorBody)))]
+    responses((status = 200, body = wire::TerminalAddress), (status = "default", body = wire::ErrorBody)))]
 async fn terminal(
     ReadRequest(requests): ReadRequest,
     Path(session): Path<String>,
-) -> Result<Json<wire::Terminal>, ApiError> {
+) -> Result<Json<wire::TerminalAddress>, ApiError> {
     Ok(Json(render::terminal(&requests.terminal(session).await?)))
 }
 
@@ -200,7 +200,7 @@ async fn receipt(
 }
 
 /// Removes what ended sessions left behind, or reports what it would remove.
-#[utoipa::path(post, path = "/api/v1/gc", tag = "fleet", request_body = Option<wire::Gc>, params(Keyed),
+#[utoipa::path(post, path = "/api/v1/gc", tag = "fleet", request_body = Option<wire::Gc>, params(IdempotencyHeader),
     responses((status = 200, body = wire::GcReport), (status = "default", body = wire::ErrorBody)))]
 async fn gc(ChangeRequest(requests, body): ChangeRequest<wire::Gc>) -> Result<Response, ApiError> {
     let options = GcOptions {

@@ -11,7 +11,7 @@ use utoipa_axum::routes;
 use super::{optional, page};
 use crate::app::App;
 use crate::error::ApiError;
-use crate::extract::{ChangeRequest, Keyed, Nothing, Path, Query, ReadRequest};
+use crate::extract::{ChangeRequest, EmptyBody, IdempotencyHeader, Path, Query, ReadRequest};
 use crate::render;
 
 pub(crate) fn routes() -> OpenApiRouter<App> {
@@ -58,7 +58,7 @@ async fn list(
 
 /// Adds a project. A folder belongs to at most one.
 #[utoipa::path(post, path = "/api/v1/projects", tag = "projects", request_body = wire::AddProject,
-    params(Keyed),
+    params(IdempotencyHeader),
     responses((status = 201, body = wire::Project), (status = "default", body = wire::ErrorBody)))]
 async fn add(
     ChangeRequest(requests, body): ChangeRequest<wire::AddProject>,
@@ -91,7 +91,7 @@ async fn get(
 
 /// Changes a project's limits and retention.
 #[utoipa::path(patch, path = "/api/v1/projects/{project}", tag = "projects", request_body = wire::SetProject,
-    params(("project" = String, Path), Keyed),
+    params(("project" = String, Path), IdempotencyHeader),
     responses((status = 200, body = wire::Project), (status = "default", body = wire::ErrorBody)))]
 async fn set(
     Path(project): Path<String>,
@@ -113,11 +113,11 @@ async fn set(
 
 /// Forgets a project whose threads are all archived or deleted; its sessions stay readable.
 #[utoipa::path(delete, path = "/api/v1/projects/{project}", tag = "projects",
-    params(("project" = String, Path), Keyed),
+    params(("project" = String, Path), IdempotencyHeader),
     responses((status = 200, body = wire::Project), (status = "default", body = wire::ErrorBody)))]
 async fn remove(
     Path(project): Path<String>,
-    ChangeRequest(requests, Nothing {}): ChangeRequest<Nothing>,
+    ChangeRequest(requests, EmptyBody {}): ChangeRequest<EmptyBody>,
 ) -> Result<Response, ApiError> {
     let answer = requests.ledger.projects().remove(project).await?;
     Ok(render::answer(StatusCode::OK, &requests, answer))

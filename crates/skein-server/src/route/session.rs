@@ -22,7 +22,7 @@ use super::launch::spawn_of;
 use super::{Fraction, micros, optional, page, tokens};
 use crate::app::App;
 use crate::error::ApiError;
-use crate::extract::{ChangeRequest, Keyed, Path, Query, ReadRequest};
+use crate::extract::{ChangeRequest, IdempotencyHeader, Path, Query, ReadRequest};
 use crate::render;
 
 pub(crate) fn routes() -> OpenApiRouter<App> {
@@ -99,7 +99,7 @@ async fn list(
 
 /// Makes a session, alone or below the one that delegates.
 #[utoipa::path(post, path = "/api/v1/sessions", tag = "sessions", request_body = wire::Spawn,
-    params(Keyed),
+    params(IdempotencyHeader),
     responses((status = 201, body = wire::Session), (status = "default", body = wire::ErrorBody)))]
 async fn spawn(
     ChangeRequest(requests, body): ChangeRequest<wire::Spawn>,
@@ -147,7 +147,7 @@ pub(super) fn ok(requests: &FleetRequests, answer: Answer) -> Result<Response, A
 
 /// Begins a turn of an idle session.
 #[utoipa::path(post, path = "/api/v1/sessions/{session}/begin-turn", tag = "sessions", request_body = Option<wire::BeginTurn>,
-    params(("session" = String, Path), Keyed),
+    params(("session" = String, Path), IdempotencyHeader),
     responses((status = 200, body = wire::Session), (status = "default", body = wire::ErrorBody)))]
 async fn begin_turn(
     Path(session): Path<String>,
@@ -175,7 +175,7 @@ fn fence(run: Option<u64>, as_actor: Option<String>) -> Result<Fence, Invalid> {
 
 /// Ends the turn and adds what it used.
 #[utoipa::path(post, path = "/api/v1/sessions/{session}/end-turn", tag = "sessions", request_body = Option<wire::EndTurn>,
-    params(("session" = String, Path), Keyed),
+    params(("session" = String, Path), IdempotencyHeader),
     responses((status = 200, body = wire::Session), (status = "default", body = wire::ErrorBody)))]
 async fn end_turn(
     Path(session): Path<String>,
@@ -193,7 +193,7 @@ async fn end_turn(
 
 /// Asks people something; the session waits.
 #[utoipa::path(post, path = "/api/v1/sessions/{session}/ask", tag = "sessions", request_body = wire::Ask,
-    params(("session" = String, Path), Keyed),
+    params(("session" = String, Path), IdempotencyHeader),
     responses((status = 200, body = wire::Session), (status = "default", body = wire::ErrorBody)))]
 async fn ask(
     Path(session): Path<String>,
@@ -221,7 +221,7 @@ async fn ask(
 
 /// Takes the question back; the session becomes idle.
 #[utoipa::path(post, path = "/api/v1/sessions/{session}/withdraw", tag = "sessions", request_body = Option<wire::BeginTurn>,
-    params(("session" = String, Path), Keyed),
+    params(("session" = String, Path), IdempotencyHeader),
     responses((status = 200, body = wire::Session), (status = "default", body = wire::ErrorBody)))]
 async fn withdraw(
     Path(session): Path<String>,
@@ -234,7 +234,7 @@ async fn withdraw(
 
 /// Answers the session's question; where it gave options, one of them by text or number.
 #[utoipa::path(post, path = "/api/v1/sessions/{session}/answer", tag = "sessions", request_body = wire::Answer,
-    params(("session" = String, Path), Keyed),
+    params(("session" = String, Path), IdempotencyHeader),
     responses((status = 200, body = wire::Receipt), (status = "default", body = wire::ErrorBody)))]
 async fn answer(
     Path(session): Path<String>,
@@ -246,7 +246,7 @@ async fn answer(
 
 /// Ends the session as done or failed. It can be restored.
 #[utoipa::path(post, path = "/api/v1/sessions/{session}/end", tag = "sessions", request_body = Option<wire::EndSession>,
-    params(("session" = String, Path), Keyed),
+    params(("session" = String, Path), IdempotencyHeader),
     responses((status = 200, body = wire::Session), (status = "default", body = wire::ErrorBody)))]
 async fn end(
     Path(session): Path<String>,
@@ -265,7 +265,7 @@ async fn end(
 
 /// Ends the session from outside, with its live descendants if asked.
 #[utoipa::path(post, path = "/api/v1/sessions/{session}/kill", tag = "sessions", request_body = Option<wire::Kill>,
-    params(("session" = String, Path), Keyed),
+    params(("session" = String, Path), IdempotencyHeader),
     responses((status = 200, body = wire::Session), (status = "default", body = wire::ErrorBody)))]
 async fn kill(
     Path(session): Path<String>,
@@ -281,7 +281,7 @@ async fn kill(
 
 /// Brings an ended session back, on its next run.
 #[utoipa::path(post, path = "/api/v1/sessions/{session}/restore", tag = "sessions", request_body = Option<wire::Restore>,
-    params(("session" = String, Path), Keyed),
+    params(("session" = String, Path), IdempotencyHeader),
     responses((status = 200, body = wire::Session), (status = "default", body = wire::ErrorBody)))]
 async fn restore(
     Path(session): Path<String>,
@@ -292,7 +292,7 @@ async fn restore(
 
 /// Moves the session to a new owner.
 #[utoipa::path(post, path = "/api/v1/sessions/{session}/handoff", tag = "sessions", request_body = wire::Handoff,
-    params(("session" = String, Path), Keyed),
+    params(("session" = String, Path), IdempotencyHeader),
     responses((status = 200, body = wire::Session), (status = "default", body = wire::ErrorBody)))]
 async fn handoff(
     Path(session): Path<String>,
@@ -318,7 +318,7 @@ async fn handoff(
 
 /// Gives each recipient a child session; answers with the children.
 #[utoipa::path(post, path = "/api/v1/sessions/{session}/broadcast", tag = "sessions", request_body = wire::Broadcast,
-    params(("session" = String, Path), Keyed),
+    params(("session" = String, Path), IdempotencyHeader),
     responses((status = 200, body = wire::List<wire::Session>), (status = "default", body = wire::ErrorBody)))]
 async fn broadcast(
     Path(session): Path<String>,
@@ -336,7 +336,7 @@ async fn broadcast(
 
 /// Notes that a child's work is taken over.
 #[utoipa::path(post, path = "/api/v1/sessions/{session}/merge", tag = "sessions", request_body = wire::Merge,
-    params(("session" = String, Path), Keyed),
+    params(("session" = String, Path), IdempotencyHeader),
     responses((status = 200, body = wire::Session), (status = "default", body = wire::ErrorBody)))]
 async fn merge(
     Path(session): Path<String>,
@@ -359,7 +359,7 @@ async fn tree(
 
 /// Creates a session that continues from a point of this one's transcript. It has no parent.
 #[utoipa::path(post, path = "/api/v1/sessions/{session}/fork", tag = "sessions", request_body = Option<wire::Fork>,
-    params(("session" = String, Path), Keyed),
+    params(("session" = String, Path), IdempotencyHeader),
     responses((status = 201, body = wire::Session), (status = "default", body = wire::ErrorBody)))]
 async fn fork(
     Path(session): Path<String>,

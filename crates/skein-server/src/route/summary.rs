@@ -9,7 +9,7 @@ use utoipa_axum::routes;
 
 use crate::app::App;
 use crate::error::ApiError;
-use crate::extract::{ChangeRequest, Keyed, Path, ReadRequest};
+use crate::extract::{ChangeRequest, IdempotencyHeader, Path, ReadRequest};
 use crate::render;
 
 pub(crate) fn routes() -> OpenApiRouter<App> {
@@ -30,7 +30,7 @@ async fn get(
 
 /// Records what a session leaves behind: once, and for good.
 #[utoipa::path(put, path = "/api/v1/sessions/{session}/summary", tag = "sessions", request_body = wire::SetSummary,
-    params(("session" = String, Path), Keyed),
+    params(("session" = String, Path), IdempotencyHeader),
     responses((status = 200, body = wire::Summary), (status = "default", body = wire::ErrorBody)))]
 async fn set(
     Path(session): Path<String>,

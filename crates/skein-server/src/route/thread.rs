@@ -12,7 +12,7 @@ use utoipa_axum::routes;
 use super::page;
 use crate::app::App;
 use crate::error::ApiError;
-use crate::extract::{ChangeRequest, Keyed, Nothing, Path, Query, ReadRequest};
+use crate::extract::{ChangeRequest, EmptyBody, IdempotencyHeader, Path, Query, ReadRequest};
 use crate::render;
 
 pub(crate) fn routes() -> OpenApiRouter<App> {
@@ -65,7 +65,7 @@ async fn list(
 
 /// Opens a thread in a project.
 #[utoipa::path(post, path = "/api/v1/threads", tag = "threads", request_body = wire::NewThread,
-    params(Keyed),
+    params(IdempotencyHeader),
     responses((status = 201, body = wire::Thread), (status = "default", body = wire::ErrorBody)))]
 async fn new(
     ChangeRequest(requests, body): ChangeRequest<wire::NewThread>,
@@ -91,11 +91,11 @@ async fn get(
 
 /// Deletes a thread that has no sessions. Repeating it changes nothing.
 #[utoipa::path(delete, path = "/api/v1/threads/{thread}", tag = "threads",
-    params(("thread" = String, Path), Keyed),
+    params(("thread" = String, Path), IdempotencyHeader),
     responses((status = 200, body = wire::Thread), (status = "default", body = wire::ErrorBody)))]
 async fn delete(
     Path(thread): Path<String>,
-    ChangeRequest(requests, Nothing {}): ChangeRequest<Nothing>,
+    ChangeRequest(requests, EmptyBody {}): ChangeRequest<EmptyBody>,
 ) -> Result<Response, ApiError> {
     let answer = requests.ledger.threads().delete(thread).await?;
     Ok(render::answer(StatusCode::OK, &requests, answer))
@@ -103,11 +103,11 @@ async fn delete(
 
 /// Archives a thread on which no session works. Repeating it changes nothing.
 #[utoipa::path(post, path = "/api/v1/threads/{thread}/archive", tag = "threads",
-    params(("thread" = String, Path), Keyed),
+    params(("thread" = String, Path), IdempotencyHeader),
     responses((status = 200, body = wire::Thread), (status = "default", body = wire::ErrorBody)))]
 async fn archive(
     Path(thread): Path<String>,
-    ChangeRequest(requests, Nothing {}): ChangeRequest<Nothing>,
+    ChangeRequest(requests, EmptyBody {}): ChangeRequest<EmptyBody>,
 ) -> Result<Response, ApiError> {
     let answer = requests.ledger.threads().archive(thread).await?;
     Ok(render::answer(StatusCode::OK, &requests, answer))
@@ -115,11 +115,11 @@ async fn archive(
 
 /// Opens an archived thread again.
 #[utoipa::path(post, path = "/api/v1/threads/{thread}/reopen", tag = "threads",
-    params(("thread" = String, Path), Keyed),
+    params(("thread" = String, Path), IdempotencyHeader),
     responses((status = 200, body = wire::Thread), (status = "default", body = wire::ErrorBody)))]
 async fn reopen(
     Path(thread): Path<String>,
-    ChangeRequest(requests, Nothing {}): ChangeRequest<Nothing>,
+    ChangeRequest(requests, EmptyBody {}): ChangeRequest<EmptyBody>,
 ) -> Result<Response, ApiError> {
     let answer = requests.ledger.threads().reopen(thread).await?;
     Ok(render::answer(StatusCode::OK, &requests, answer))

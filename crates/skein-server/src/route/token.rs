@@ -10,7 +10,7 @@ use utoipa_axum::routes;
 use super::{PageQuery, optional, page};
 use crate::app::App;
 use crate::error::ApiError;
-use crate::extract::{ChangeRequest, Keyed, Nothing, Path, Query, ReadRequest};
+use crate::extract::{ChangeRequest, EmptyBody, IdempotencyHeader, Path, Query, ReadRequest};
 use crate::render;
 
 pub(crate) fn routes() -> OpenApiRouter<App> {
@@ -35,7 +35,7 @@ async fn list(
 
 /// Makes a token. Its secret is in this answer and nowhere else.
 #[utoipa::path(post, path = "/api/v1/tokens", tag = "tokens", request_body = wire::NewToken,
-    params(Keyed),
+    params(IdempotencyHeader),
     responses((status = 201, body = wire::TokenSecret), (status = "default", body = wire::ErrorBody)))]
 async fn new(
     ChangeRequest(requests, body): ChangeRequest<wire::NewToken>,
@@ -63,11 +63,11 @@ fn rights(words: &[String]) -> Result<Rights, Invalid> {
 
 /// Revokes a token at once.
 #[utoipa::path(delete, path = "/api/v1/tokens/{token}", tag = "tokens",
-    params(("token" = String, Path), Keyed),
+    params(("token" = String, Path), IdempotencyHeader),
     responses((status = 200, body = wire::Token), (status = "default", body = wire::ErrorBody)))]
 async fn revoke(
     Path(token): Path<String>,
-    ChangeRequest(requests, Nothing {}): ChangeRequest<Nothing>,
+    ChangeRequest(requests, EmptyBody {}): ChangeRequest<EmptyBody>,
 ) -> Result<Response, ApiError> {
     let answer = requests.ledger.tokens().revoke(token).await?;
     Ok(render::answer(StatusCode::OK, &requests, answer))

@@ -26,19 +26,19 @@ use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::event::Watch;
+use super::event::StreamAccess;
 use super::session::ok;
 use super::{cursor, limit};
 use crate::app::App;
 use crate::door::{StreamToken, text};
 use crate::error::ApiError;
 use crate::extract::{
-    ChangeRequest, Keyed, MOST_APPEND, MOST_SNAPSHOT, Path, Query, ReadRequest, UnkeyedRequest,
-    UploadRequest,
+    ChangeRequest, IdempotencyHeader, MOST_APPEND, MOST_SNAPSHOT, Path, Query, ReadRequest,
+    UnkeyedRequest, UploadRequest,
 };
 use crate::render;
 use crate::render::export::{self, Format};
-use crate::serve::Endless;
+use crate::serve::EndlessAnswer;
 
 pub(crate) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
@@ -86,7 +86,7 @@ async fn read(
     ReadRequest(requests): ReadRequest,
     Path(session): Path<String>,
     Query(query): Query<ReadQuery>,
-    Extension(endless): Extension<Endless>,
+    Extension(endless): Extension<EndlessAnswer>,
     token: Option<Extension<StreamToken>>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
@@ -106,10 +106,10 @@ async fn read(
         text(&headers, header::ACCEPT.as_str())?.is_some_and(|a| a.contains("text/event-stream"));
     let transcripts = requests.ledger.transcripts()?;
     if wants_stream {
-        let watch = Watch::new(&app, token.map(|Extension(token)| token));
+        let access = StreamAccess::new(&app, token.map(|Extension(token)| token));
         let follower = transcripts.follow(session, resume).await?;
-        let over = Box::pin(watch.clone().over());
-        let events = changes(watch, follower).take_until(over);
+        let over = Box::pin(access.clone().over());
+        let events = changes(access, follower).take_until(over);
         endless.set();
         let sse = Sse::new(events).keep_alive(KeepAlive::new().interval(HEARTBEAT));
         return Ok(sse.into_response());
@@ -159,15 +159,15 @@ fn is_model_view(word: Option<&str>) -> Result<bool, Invalid> {
 /// Each message as one event. A reading error is sent and ends the stream; so does the end of the reader's token,
 /// before any later message is sent.
 fn changes(
-    watch: Watch,
+    access: StreamAccess,
     follower: TranscriptFollower,
 ) -> impl Stream<Item = Result<SseEvent, Infallible>> {
     stream::unfold(Some(follower), move |follower| {
-        let watch = watch.clone();
+        let access = access.clone();
         async move {
             let mut follower = follower?;
             let next = follower.next().await;
-            if !watch.allows().await {
+            if !access.allows().await {
                 return None;
             }
             match next {
@@ -227,7 +227,7 @@ fn events(change: FollowedChange) -> Vec<SseEvent> {
 
 /// Adds messages at the end, all or none. One that is there already is not added again.
 #[utoipa::path(post, path = "/api/v1/sessions/{session}/transcript", tag = "transcripts", request_body = wire::Append,
-    params(("session" = String, Path), Keyed),
+    params(("session" = String, Path), IdempotencyHeader),
     responses((status = 200, body = wire::Appended), (status = "default", body = wire::ErrorBody)))]
 async fn append(
     Path(session): Path<String>,
@@ -282,7 +282,7 @@ async fn get_state(
 
 /// Replaces the state slice if it is still at the version named.
 #[utoipa::path(put, path = "/api/v1/sessions/{session}/transcript/state", tag = "transcripts", request_body = wire::SetState,
-    params(("session" = String, Path), Keyed),
+    params(("session" = String, Path), IdempotencyHeader),
     responses((status = 200, body = wire::StateSet), (status = "default", body = wire::ErrorBody)))]
 async fn set_state(
     Path(session): Path<String>,
@@ -297,7 +297,7 @@ async fn set_state(
 
 /// Goes back to just after a message. What came later stays for the forks that share it.
 #[utoipa::path(post, path = "/api/v1/sessions/{session}/transcript/rewind", tag = "transcripts", request_body = wire::Rewind,
-    params(("session" = String, Path), Keyed),
+    params(("session" = String, Path), IdempotencyHeader),
     responses((status = 200, body = wire::Rewound), (status = "default", body = wire::ErrorBody)))]
 async fn rewind(
     Path(session): Path<String>,
@@ -312,7 +312,7 @@ async fn rewind(
 /// Makes way for a reply whose id was chosen before the model is asked: what an earlier attempt said of it, and
 /// all after it, is no longer part of the transcript.
 #[utoipa::path(post, path = "/api/v1/sessions/{session}/transcript/reply", tag = "transcripts", request_body = wire::BeginReply,
-    params(("session" = String, Path), Keyed),
+    params(("session" = String, Path), IdempotencyHeader),
     responses((status = 200, body = wire::ReplyBegun), (status = "default", body = wire::ErrorBody)))]
 async fn reply(
     Path(session): Path<String>,
@@ -326,7 +326,7 @@ async fn reply(
 
 /// Closes tool calls that were left open, each with one result that says so. The second time there is nothing to do.
 #[utoipa::path(post, path = "/api/v1/sessions/{session}/transcript/repair", tag = "transcripts", request_body = Option<wire::Repair>,
-    params(("session" = String, Path), Keyed),
+    params(("session" = String, Path), IdempotencyHeader),
     responses((status = 200, body = wire::Repaired), (status = "default", body = wire::ErrorBody)))]
 async fn repair(
     Path(session): Path<String>,
@@ -339,7 +339,7 @@ async fn repair(
 
 /// Adds a summary that a model is shown in place of the messages it covers. They stay for everybody else.
 #[utoipa::path(post, path = "/api/v1/sessions/{session}/transcript/compact", tag = "transcripts", request_body = wire::Compact,
-    params(("session" = String, Path), Keyed),
+    params(("session" = String, Path), IdempotencyHeader),
     responses((status = 200, body = wire::Appended), (status = "default", body = wire::ErrorBody)))]
 async fn compact(
     Path(session): Path<String>,
@@ -354,7 +354,7 @@ async fn compact(
 
 /// Puts everything of the transcript into the cold tier; what is there already is not written again.
 #[utoipa::path(post, path = "/api/v1/sessions/{session}/transcript/flush", tag = "transcripts", request_body = Option<wire::Flush>,
-    params(("session" = String, Path), Keyed),
+    params(("session" = String, Path), IdempotencyHeader),
     responses((status = 200, body = wire::Flushed), (status = "default", body = wire::ErrorBody)))]
 async fn flush(
     Path(session): Path<String>,
@@ -372,7 +372,7 @@ async fn flush(
 
 /// Brings the transcript into the hot tier.
 #[utoipa::path(post, path = "/api/v1/sessions/{session}/transcript/hydrate", tag = "transcripts", request_body = Option<wire::Hydrate>,
-    params(("session" = String, Path), Keyed),
+    params(("session" = String, Path), IdempotencyHeader),
     responses((status = 200, body = wire::Hydrated), (status = "default", body = wire::ErrorBody)))]
 async fn hydrate(
     Path(session): Path<String>,
@@ -554,7 +554,7 @@ fn file(
 /// Takes over a snapshot of zeitlich (gzip JSON, version 1): its messages are added after what is there.
 #[utoipa::path(post, path = "/api/v1/sessions/{session}/transcript/import", tag = "transcripts",
     request_body(content = String, content_type = "application/gzip"),
-    params(("session" = String, Path), Keyed),
+    params(("session" = String, Path), IdempotencyHeader),
     responses((status = 200, body = wire::Imported), (status = "default", body = wire::ErrorBody)))]
 async fn import(
     Path(session): Path<String>,

@@ -20,11 +20,11 @@ use crate::scratch::Scratch;
 
 /// A state tree, checked out into a scratch folder.
 #[derive(Debug)]
-pub(crate) struct State {
+pub(crate) struct GitDirState {
     scratch: Scratch,
 }
 
-impl State {
+impl GitDirState {
     pub(crate) fn read(repo: &Repo<'_>, commit: &CommitId, name: &str) -> Result<Self> {
         let scratch = Scratch::empty(repo, name)?;
         scratch.call(repo, "read-tree").arg(commit.as_str()).run()?;

@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::provider::Result;
 use crate::repo::{Registration, Repo};
 use crate::rescue;
-use crate::root::{ManagedFolder, Real, Root, erase, is_below, is_empty};
+use crate::root::{ManagedFolder, RealPath, Root, erase, is_below, is_empty};
 use crate::worktree::{lock_reason, write_lock};
 
 /// The lock reason until a worktree is finished.
@@ -58,7 +58,7 @@ pub(crate) fn clear(
     cause: MissingFolderCause,
 ) -> Result<Vec<String>> {
     let mut rescued = Vec::new();
-    let own = Real::of(&managed.path);
+    let own = RealPath::of(&managed.path);
     for registration in repo.registrations() {
         let folder = registration.folder.as_deref();
         let here = folder.is_some_and(|f| own.is(f));

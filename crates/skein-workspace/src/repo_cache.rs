@@ -17,7 +17,7 @@ use crate::repo::Repo;
 const MOST: usize = 1000;
 
 #[derive(Debug, Default)]
-pub(crate) struct Opened(Mutex<HashMap<PathBuf, CachedRepo>>);
+pub(crate) struct RepoCache(Mutex<HashMap<PathBuf, CachedRepo>>);
 
 #[derive(Clone, Debug)]
 struct CachedRepo {
@@ -27,7 +27,7 @@ struct CachedRepo {
     stamps: Stamps,
 }
 
-impl Opened {
+impl RepoCache {
     /// As [`Repo::open`], without running git for a known folder.
     pub(crate) fn open<'a>(&self, git: &'a Git, folder: &Path) -> Result<Repo<'a>> {
         if let Some(found) = self.find(folder).filter(|found| found.holds(folder)) {
@@ -152,9 +152,9 @@ mod tests {
         let inner = outer.join("inner");
         fs::create_dir(&inner).unwrap();
         git(&outer, &["init", "--quiet"]);
-        let (opened, call) = (Opened::default(), Git::default());
-        let open = |folder: &Path| opened.open(&call, folder).map(|repo| repo.common);
-        let known = |folder: &Path| opened.find(folder).is_some_and(|f| f.holds(folder));
+        let (cache, call) = (RepoCache::default(), Git::default());
+        let open = |folder: &Path| cache.open(&call, folder).map(|repo| repo.common);
+        let known = |folder: &Path| cache.find(folder).is_some_and(|f| f.holds(folder));
 
         assert_eq!(open(&inner).unwrap(), outer.join(".git"));
         assert!(known(&inner));
