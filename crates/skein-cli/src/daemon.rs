@@ -122,7 +122,7 @@ async fn serve_until_stopped(
     options: &RunOptions,
     store: Store,
     backend: &Arc<SqliteBackend>,
-    lock: &lock::Lock,
+    lock: &lock::DaemonLock,
 ) -> Result<Option<HomeLost>, UserError> {
     let user = options
         .user

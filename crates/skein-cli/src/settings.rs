@@ -12,7 +12,7 @@ use skein_wire::AddProject;
 use crate::duration::Seconds;
 use crate::env::Environment;
 use crate::error::UserError;
-pub(crate) use fleet::Fleet;
+pub(crate) use fleet::FleetSettings;
 pub(crate) use raw::{LEVELS, RawConfig, Scope};
 pub(crate) use transcripts::{KeySource, TranscriptSettings};
 
@@ -76,7 +76,7 @@ pub(crate) struct Settings {
     /// As [`skein_runtime::Groups`] reads it.
     pub(crate) cgroup: Setting<String>,
     pub(crate) transcripts: TranscriptSettings,
-    pub(crate) fleet: Fleet,
+    pub(crate) fleet: FleetSettings,
 }
 
 impl Settings {
@@ -94,7 +94,7 @@ impl Settings {
             token_agents: Setting::built_in(None),
             cgroup: Setting::built_in("auto".to_owned()),
             transcripts: TranscriptSettings::built_in(),
-            fleet: Fleet::built_in(),
+            fleet: FleetSettings::built_in(),
         }
     }
 

@@ -59,7 +59,7 @@ pub(crate) struct Settled {
 }
 
 /// Waits for sessions, in the order of the requests.
-pub(crate) struct Watch<'a> {
+pub(crate) struct OperationWaiter<'a> {
     context: &'a Context,
     client: &'a Client,
     stream: EventStream<'a>,
@@ -73,7 +73,7 @@ pub(crate) struct Watch<'a> {
     shows_reason: bool,
 }
 
-impl<'a> Watch<'a> {
+impl<'a> OperationWaiter<'a> {
     /// Opens the event stream; send the request after this.
     pub(crate) async fn open(context: &'a Context) -> Result<Self, UserError> {
         let client = context.client().await?;
@@ -330,6 +330,6 @@ fn awaited(session: &Session) -> Option<&str> {
 
 fn doing(step: &str) -> String {
     SagaStep::parse(step)
-        .map_or(step, SagaStep::doing)
+        .map_or(step, |step| step.doing())
         .to_owned()
 }

@@ -8,8 +8,8 @@ use skein_wire::{
     GcReport, Handoff, Health, Hit, Hook, HookTaken, Hydrate, Hydrated, Interrupt, Kill, List,
     Merge, Message, NewThread, NewToken, Project, Receipt, Repair, Repaired, ReplyBegun, Restore,
     RetentionReport, Rewind, Rewound, Screen, SealEvents, SealReport, Send, Session, SetProject,
-    SetState, SetSummary, Spawn, State, StateSet, Summary, Terminal, Thread, Token, TokenSecret,
-    TranscriptUsage, Tree, VerifyReport, Why,
+    SetState, SetSummary, Spawn, State, StateSet, Summary, TerminalAddress, Thread, Token,
+    TokenSecret, TranscriptUsage, Tree, VerifyReport, Why,
 };
 
 use crate::call::{Client, ResponseFuture};
@@ -136,7 +136,7 @@ routes! {
     GET why(session) => Why: ["sessions", session, "why"];
     GET screen(session) => Screen: ["sessions", session, "screen"];
     /// Paths on the daemon's machine; served on the Unix socket only.
-    GET terminal(session) => Terminal: ["sessions", session, "terminal"];
+    GET terminal(session) => TerminalAddress: ["sessions", session, "terminal"];
     GET get_summary(session) => Summary: ["sessions", session, "summary"];
     PUT set_summary(session) body SetSummary => Summary: ["sessions", session, "summary"];
     GET get_receipt(receipt) => Receipt: ["receipts", receipt];

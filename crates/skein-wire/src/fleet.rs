@@ -93,7 +93,8 @@ pub struct Cursor {
 
 /// Where the terminal is on the daemon's machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Terminal {
+#[schema(as = Terminal)]
+pub struct TerminalAddress {
     pub session: String,
     pub run: u64,
     /// `pty` or `tmux`.

@@ -45,7 +45,7 @@ pub use error::{ErrorBody, ErrorKind, ErrorObject};
 pub use event::{Event, SealEvents, SealReport, VerifyReport};
 pub use fleet::{
     Abilities, Agent, Cursor, Diff, Gc, GcItem, GcReport, Hook, HookTaken, Interrupt, RuleMiss,
-    RuleTrial, Screen, ScreenExplanation, Terminal, Why, WhyFact,
+    RuleTrial, Screen, ScreenExplanation, TerminalAddress, Why, WhyFact,
 };
 pub use project::{AddProject, Limits, Project, Retention, SetProject};
 pub use receipt::{Receipt, ReceiptStep, Send};

@@ -10,7 +10,7 @@ use super::spawn::{LaunchArgs, PlaceArgs};
 use crate::cli::KeyArgs;
 use crate::context::Context;
 use crate::error::UserError;
-use crate::settle::Watch;
+use crate::settle::OperationWaiter;
 use crate::view;
 
 /// Start a session in a worktree that you made yourself
@@ -43,9 +43,9 @@ pub(crate) async fn run(context: &Context, args: AdoptArgs) -> Result<(), UserEr
         body.project = Some(project(context, &path).await?);
     }
     let key = args.key.get();
-    let watch = Watch::open(context).await?;
+    let waiter = OperationWaiter::open(context).await?;
     let begun = context.client().await?.spawn(&body, &key).await?;
-    let Some(settled) = watch.settle(vec![begun]).await?.pop() else {
+    let Some(settled) = waiter.settle(vec![begun]).await?.pop() else {
         return Err(UserError::failed("no answer"));
     };
     match settled.failure {

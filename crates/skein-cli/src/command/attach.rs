@@ -3,7 +3,7 @@
 use clap::Args;
 use skein_domain::RunHandle;
 use skein_runtime::view::{AttachOptions, DetachReason, attach};
-use skein_wire::Terminal;
+use skein_wire::TerminalAddress;
 
 use crate::cli::reference;
 use crate::context::Context;
@@ -17,11 +17,11 @@ pub(crate) struct AttachArgs {
     #[arg(value_parser = reference)]
     session: String,
     #[command(flatten)]
-    how: How,
+    flags: AttachFlags,
 }
 
 #[derive(Clone, Copy, Debug, Default, Args)]
-pub(crate) struct How {
+pub(crate) struct AttachFlags {
     /// Only watch
     #[arg(long)]
     read_only: bool,
@@ -38,11 +38,15 @@ pub(crate) async fn run(context: &Context, args: AttachArgs) -> Result<(), UserE
         return Err(UserError::misuse("`attach` has no JSON output")
             .hint("`skein screen --json` prints what the terminal shows"));
     }
-    show(context, &args.session, args.how).await
+    show(context, &args.session, args.flags).await
 }
 
-pub(crate) async fn show(context: &Context, session: &str, how: How) -> Result<(), UserError> {
-    let client = match how.yields {
+pub(crate) async fn show(
+    context: &Context,
+    session: &str,
+    flags: AttachFlags,
+) -> Result<(), UserError> {
+    let client = match flags.yields {
         false => context.client().await?,
         // A daemon started by a window would have the window's environment instead of the user's.
         true => context.running().await?.client()?,
@@ -65,24 +69,24 @@ pub(crate) async fn show(context: &Context, session: &str, how: How) -> Result<(
     let handle: RunHandle = handle
         .parse()
         .map_err(|error: skein_domain::Invalid| UserError::failed(error.to_string()))?;
-    view(context, &terminal, &handle, how).await
+    view(context, &terminal, &handle, flags).await
 }
 
 async fn view(
     context: &Context,
-    terminal: &Terminal,
+    terminal: &TerminalAddress,
     handle: &RunHandle,
-    how: How,
+    flags: AttachFlags,
 ) -> Result<(), UserError> {
     let root = fleet::pty_options(&context.home, "skein".as_ref()).root;
     let options = AttachOptions {
-        name: match how.yields {
+        name: match flags.yields {
             true => "tmux".into(),
             false => context.identity.actor.clone(),
         },
-        take: how.take,
-        read_only: how.read_only,
-        yields: how.yields,
+        take: flags.take,
+        read_only: flags.read_only,
+        yields: flags.yields,
     };
     let id = &terminal.session;
     match attach(&root, handle, options).await {

@@ -8,7 +8,7 @@ use crate::cli::KeyArgs;
 use crate::context::Context;
 use crate::duration::Seconds;
 use crate::error::UserError;
-use crate::settle::Watch;
+use crate::settle::OperationWaiter;
 use crate::view;
 
 /// Remove what ended sessions left: workspaces, logs, files of agents, old backups, stray processes
@@ -51,7 +51,7 @@ pub(crate) async fn run(context: &Context, args: GcArgs) -> Result<(), UserError
         confirm(context, &question)?;
     }
     let key = args.key.get();
-    let watch = Watch::open(context).await?;
+    let waiter = OperationWaiter::open(context).await?;
     let client = context.client().await?;
     let mut report = client.gc(&body, &key).await?;
     if !report.dry_run {
@@ -61,7 +61,7 @@ pub(crate) async fn run(context: &Context, args: GcArgs) -> Result<(), UserError
             let session = client.get_session(&item.id).await?;
             under_way.extend(session.saga.is_some().then_some(session));
         }
-        for settled in watch.settle(under_way).await? {
+        for settled in waiter.settle(under_way).await? {
             correct(&mut report.data, &settled.session);
         }
     }

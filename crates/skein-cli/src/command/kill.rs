@@ -6,7 +6,7 @@ use skein_wire::{Kill, Session, TreeNode};
 use crate::cli::{KeyArgs, reference};
 use crate::context::Context;
 use crate::error::UserError;
-use crate::settle::Watch;
+use crate::settle::OperationWaiter;
 
 /// End a session now; `skein restore` brings it back
 ///
@@ -46,7 +46,7 @@ pub(crate) async fn run(context: &Context, args: KillArgs) -> Result<(), UserErr
         discard: args.discard,
     };
     let key = args.key.get();
-    let watch = Watch::open(context).await?;
+    let waiter = OperationWaiter::open(context).await?;
     let client = context.client().await?;
     let mut before = match args.tree {
         true => below(client.tree(&args.session).await?.root),
@@ -64,7 +64,7 @@ pub(crate) async fn run(context: &Context, args: KillArgs) -> Result<(), UserErr
     before.retain(|s| s.id != id);
     before.push(begun);
     let mut killed: Vec<Session> = vec![];
-    for settled in watch.settle(under_way).await? {
+    for settled in waiter.settle(under_way).await? {
         killed.push(settled.session);
     }
     let Some(session) = killed.last() else {

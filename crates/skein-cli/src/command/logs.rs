@@ -7,7 +7,7 @@ use clap::Args;
 use serde::Serialize;
 use skein_client::{Client, ErrorKind};
 use skein_runtime::log::{EscapeFilter, read_log};
-use skein_wire::Terminal;
+use skein_wire::TerminalAddress;
 use tokio::time::{Instant, sleep};
 
 use crate::cli::reference;
@@ -79,7 +79,7 @@ pub(crate) async fn run(context: &Context, args: LogsArgs) -> Result<(), UserErr
 }
 
 /// The log of one run; the logs of a session are in one folder.
-fn log_of(terminal: &Terminal, run: u64) -> Result<PathBuf, UserError> {
+fn log_of(terminal: &TerminalAddress, run: u64) -> Result<PathBuf, UserError> {
     let latest = Path::new(&terminal.log);
     let path = latest.with_file_name(format!("{run}.log"));
     if run == terminal.run || path.exists() {
@@ -96,7 +96,7 @@ fn log_of(terminal: &Terminal, run: u64) -> Result<PathBuf, UserError> {
 async fn follow(
     context: &Context,
     client: &Client,
-    terminal: &Terminal,
+    terminal: &TerminalAddress,
     lines: Option<usize>,
 ) -> Result<(), UserError> {
     let path = Path::new(&terminal.log);
@@ -126,7 +126,7 @@ async fn follow(
     }
 }
 
-async fn is_over(client: &Client, terminal: &Terminal) -> Result<bool, UserError> {
+async fn is_over(client: &Client, terminal: &TerminalAddress) -> Result<bool, UserError> {
     match client.terminal(&terminal.session).await {
         Ok(now) => Ok(now.run != terminal.run || now.handle.is_none()),
         // Agents and their logs continue without the daemon.

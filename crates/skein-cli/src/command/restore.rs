@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 use crate::cli::{KeyArgs, reference};
 use crate::context::Context;
 use crate::error::UserError;
-use crate::settle::{Settled, Watch};
+use crate::settle::{OperationWaiter, Settled};
 use crate::text;
 use crate::view;
 
@@ -90,7 +90,7 @@ async fn restore(
     key: &KeyArgs,
     one: bool,
 ) -> Result<Round, UserError> {
-    let watch = Watch::open(context).await?;
+    let waiter = OperationWaiter::open(context).await?;
     let client = context.client().await?;
     let answers: Vec<_> = stream::iter(references)
         .map(|(n, reference)| {
@@ -111,7 +111,7 @@ async fn restore(
             Err(error) => round.failures.push((reference.clone(), error.into())),
         }
     }
-    for Settled { session, failure } in watch.settle(begun).await? {
+    for Settled { session, failure } in waiter.settle(begun).await? {
         match failure {
             Some(failure) => round.failures.push((session.id, failure)),
             None => round.restored.push(session),

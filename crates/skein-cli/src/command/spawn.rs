@@ -18,7 +18,7 @@ use crate::cli::{KeyArgs, reference};
 use crate::context::Context;
 use crate::error::UserError;
 use crate::output::BOLD;
-use crate::settle::{Settled, Watch};
+use crate::settle::{OperationWaiter, Settled};
 use crate::text;
 use crate::view;
 pub(crate) use tasks::read;
@@ -188,13 +188,13 @@ pub(crate) async fn run(context: &Context, args: SpawnArgs) -> Result<(), UserEr
             (body, if one { args.key.get() } else { args.key.nth(n) })
         })
         .collect();
-    let watch = match args.no_wait {
+    let waiter = match args.no_wait {
         true => None,
-        false => Some(Watch::open(context).await?),
+        false => Some(OperationWaiter::open(context).await?),
     };
     let (begun, refused) = post(context, context.client().await?, bodies).await;
-    let settled = match watch {
-        Some(watch) => watch.settle(begun).await?,
+    let settled = match waiter {
+        Some(waiter) => waiter.settle(begun).await?,
         None => begun
             .into_iter()
             .map(|session| Settled {
@@ -212,7 +212,8 @@ pub(crate) async fn run(context: &Context, args: SpawnArgs) -> Result<(), UserEr
             },
         ] = settled.as_slice()
     {
-        return super::attach::show(context, &session.id, super::attach::How::default()).await;
+        return super::attach::show(context, &session.id, super::attach::AttachFlags::default())
+            .await;
     }
     let unasked = args.launch.agent.is_none();
     answer(context, settled, refused, one, words, unasked)

@@ -2,11 +2,11 @@
 
 mod append;
 mod export;
-mod place;
 mod retry;
 mod search;
 mod show;
 mod state;
+mod target;
 
 use clap::{Args, Subcommand};
 use skein_wire::{Compact, Flush, Rewind};

@@ -45,7 +45,7 @@ pub(super) fn parts(home: &Home, environment: &Environment) -> Result<FleetParts
             socket: home.tmux_socket(),
             environment: env::for_agents(),
         })),
-        settings: Arc::new(settings::Files::new(environment, pool)),
+        settings: Arc::new(settings::SettingsFiles::new(environment, pool)),
         memory: Arc::new(memory::Proc),
         databases: Arc::new(databases::Sqlite),
         zone: Zone::new(jiff::tz::TimeZone::system()),

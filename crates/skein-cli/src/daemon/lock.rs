@@ -27,7 +27,7 @@ const REMOVAL_LOOK: Duration = Duration::from_millis(50);
 
 /// The lock is held as long as this value exists.
 #[derive(Debug)]
-pub(super) struct Lock {
+pub(super) struct DaemonLock {
     file: File,
     /// The home's folder, kept open to distinguish a lost lock file from a lost home.
     root: File,
@@ -64,7 +64,7 @@ impl HomeLost {
     }
 }
 
-impl Lock {
+impl DaemonLock {
     /// What is known to be lost. An error of the file system is not evidence.
     fn find_loss(&self, home: &Home) -> Option<HomeLost> {
         let is_removed = is_removed(&self.file);
@@ -173,7 +173,7 @@ fn open(path: &Path) -> std::io::Result<File> {
         .open(path)
 }
 
-pub(super) fn take(home: &Home) -> Result<Lock, UserError> {
+pub(super) fn take(home: &Home) -> Result<DaemonLock, UserError> {
     let path = home.lock();
     let failed = |e: &std::io::Error| {
         UserError::unavailable(format!("cannot use the lock `{}`", path.display()))
@@ -205,5 +205,5 @@ pub(super) fn take(home: &Home) -> Result<Lock, UserError> {
         .and_then(|()| file.rewind())
         .and_then(|()| writeln!(file, "{pid}"))
         .map_err(|e| failed(&e))?;
-    Ok(Lock { file, root })
+    Ok(DaemonLock { file, root })
 }

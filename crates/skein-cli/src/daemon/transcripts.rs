@@ -26,20 +26,20 @@ use crate::error::UserError;
 use crate::home::Home;
 use crate::settings::{KeySource, Settings, TranscriptSettings};
 pub(super) use files::adopt as adopt_files;
-use identity::Identity;
+use identity::HomeIdentity;
 use lazy::Lazy;
-use place::Place;
+use place::ColdLocation;
 
 /// Longest key file.
 const LONGEST: u64 = 4096;
 
 /// The open files; to be closed when they are no longer used.
-pub(super) struct Opened {
+pub(super) struct OpenStores {
     sqlite: Option<Arc<SqliteHot>>,
     index: Arc<SqliteIndex>,
 }
 
-impl Opened {
+impl OpenStores {
     /// Finishes queued writes.
     pub(super) fn close(&self) {
         if let Some(sqlite) = &self.sqlite {
@@ -53,7 +53,7 @@ pub(super) fn open(
     home: &Home,
     environment: &Environment,
     ledger: &Arc<SqliteBackend>,
-) -> Result<(TranscriptParts, Opened), UserError> {
+) -> Result<(TranscriptParts, OpenStores), UserError> {
     let settings = Settings::load(environment, None)?.transcripts;
     let index = Arc::new(open_index(home)?);
     let (hot, sqlite, cold) = match files::identity(home, ledger)? {
@@ -77,7 +77,7 @@ pub(super) fn open(
         index: index.clone(),
         idle_seconds: Some(settings.idle_flush.value.0).filter(|idle| *idle > 0),
     };
-    Ok((parts, Opened { sqlite, index }))
+    Ok((parts, OpenStores { sqlite, index }))
 }
 
 /// Opens the search index. A file that cannot be used is replaced: the index can be rebuilt from the transcripts.
@@ -118,7 +118,7 @@ type HotTier = (Arc<dyn Hot>, Option<Arc<SqliteHot>>);
 fn hot(
     home: &Home,
     settings: &TranscriptSettings,
-    identity: &Arc<Identity>,
+    identity: &Arc<HomeIdentity>,
     ledger: &Arc<SqliteBackend>,
 ) -> Result<HotTier, UserError> {
     let wanted = settings.hot.value.as_str();
@@ -164,7 +164,7 @@ fn hot(
 }
 
 /// Records once which tier is used.
-fn note(identity: &Identity, label: &str) -> skein_transcript::Result<()> {
+fn note(identity: &HomeIdentity, label: &str) -> skein_transcript::Result<()> {
     if identity.hot().as_deref() == Some(label) {
         return Ok(());
     }
@@ -227,7 +227,7 @@ fn durability(settings: &TranscriptSettings) -> Result<Durability, UserError> {
 fn cold(
     home: &Home,
     settings: &TranscriptSettings,
-    identity: Arc<Identity>,
+    identity: Arc<HomeIdentity>,
 ) -> Result<Option<Arc<dyn Cold>>, UserError> {
     let (location, label) = match settings.cold.value.as_deref() {
         // Cold transcripts of a home without a cold tier must not look empty.
@@ -244,7 +244,7 @@ fn cold(
         }
         None => (Location::Folder(home.cold()), place::OF_HOME.to_owned()),
     };
-    let place = Place {
+    let place = ColdLocation {
         identity,
         location,
         label,

@@ -5,7 +5,7 @@ use toml::Value;
 use super::{Origin, Scope, Setting};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Fleet {
+pub(crate) struct FleetSettings {
     pub(crate) rows: Vec<(&'static str, Setting<Option<String>>)>,
 }
 
@@ -37,7 +37,7 @@ const KEYS: [(&str, Option<&str>); 19] = [
     ("memory_reserve_mb", Some("256")),
 ];
 
-impl Fleet {
+impl FleetSettings {
     pub(super) fn built_in() -> Self {
         Self {
             rows: KEYS

@@ -23,12 +23,12 @@ pub(crate) struct TranscriptSettings {
     /// 0: never.
     pub(crate) idle_flush: Setting<Seconds>,
     pub(crate) redis_durability: Setting<String>,
-    pub(crate) keys: Setting<Keys>,
+    pub(crate) keys: Setting<TenantKeys>,
 }
 
 /// Empty: nothing is encrypted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Keys(pub(crate) BTreeMap<TenantId, Vec<KeySource>>);
+pub(crate) struct TenantKeys(pub(crate) BTreeMap<TenantId, Vec<KeySource>>);
 
 /// Where a key is. Only the daemon reads the key itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,7 +49,7 @@ impl fmt::Display for KeySource {
     }
 }
 
-impl fmt::Display for Keys {
+impl fmt::Display for TenantKeys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0.is_empty() {
             return f.write_str("none: nothing is encrypted");
@@ -70,7 +70,7 @@ impl TranscriptSettings {
             cold: Setting::built_in(None),
             idle_flush: Setting::built_in(IDLE),
             redis_durability: Setting::built_in("always".to_owned()),
-            keys: Setting::built_in(Keys::default()),
+            keys: Setting::built_in(TenantKeys::default()),
         }
     }
 
@@ -136,7 +136,7 @@ pub(crate) fn without_secrets(url: &str) -> String {
     }
 }
 
-fn keys(raw: &BTreeMap<String, OneOrMore>, path: &Path) -> Result<Keys, UserError> {
+fn keys(raw: &BTreeMap<String, OneOrMore>, path: &Path) -> Result<TenantKeys, UserError> {
     let mut all = BTreeMap::new();
     for (tenant, sources) in raw {
         let name: TenantId = tenant.parse().map_err(|error: skein_domain::Invalid| {
@@ -164,7 +164,7 @@ fn keys(raw: &BTreeMap<String, OneOrMore>, path: &Path) -> Result<Keys, UserErro
         }
         all.insert(name, sources);
     }
-    Ok(Keys(all))
+    Ok(TenantKeys(all))
 }
 
 fn source(text: &str, path: &Path) -> Result<KeySource, UserError> {

@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum};
 use serde_json::json;
 use skein_client::Download;
 
-use super::place::{Place, Sink};
+use super::target::{ExportTarget, Sink};
 use crate::cli::{KeyArgs, reference};
 use crate::context::Context;
 use crate::error::UserError;
@@ -66,11 +66,11 @@ enum ImportFormat {
 }
 
 pub(crate) async fn run(context: &Context, args: ExportArgs) -> Result<(), UserError> {
-    let place = match &args.out {
-        None => Place::Stdout,
-        Some(path) => Place::of(path).map_err(|e| unwritten(path, &e))?,
+    let target = match &args.out {
+        None => ExportTarget::Stdout,
+        Some(path) => ExportTarget::of(path).map_err(|e| unwritten(path, &e))?,
     };
-    let to_stdout = matches!(place, Place::Stdout);
+    let to_stdout = matches!(target, ExportTarget::Stdout);
     if to_stdout && context.out.is_json() {
         let error = UserError::misuse("an export to stdout cannot be combined with `--json`");
         return Err(error.hint("`--out FILE` writes it to a file and prints JSON about it"));
@@ -86,7 +86,7 @@ pub(crate) async fn run(context: &Context, args: ExportArgs) -> Result<(), UserE
     let Some(path) = args.out.filter(|_| !to_stdout) else {
         return print(context, download).await;
     };
-    let bytes = write(download, place, &path).await?;
+    let bytes = write(download, target, &path).await?;
     let done =
         json!({"session": args.session, "format": args.format, "path": path, "bytes": bytes});
     context.out.show(&done, |_| {
@@ -115,11 +115,15 @@ async fn print(context: &Context, mut download: Download<'_>) -> Result<(), User
 }
 
 /// Writes everything to a file and returns the number of bytes.
-async fn write(mut download: Download<'_>, place: Place, path: &Path) -> Result<u64, UserError> {
+async fn write(
+    mut download: Download<'_>,
+    target: ExportTarget,
+    path: &Path,
+) -> Result<u64, UserError> {
     let failed = |error: io::Error| unwritten(path, &error);
-    let (mut sink, is_kept) = match place {
-        Place::Whole { path, mode } => (Sink::beside(path, mode).map_err(failed)?, false),
-        Place::Stdout | Place::Stream => (Sink::into(path).map_err(failed)?, true),
+    let (mut sink, is_kept) = match target {
+        ExportTarget::Whole { path, mode } => (Sink::beside(path, mode).map_err(failed)?, false),
+        ExportTarget::Stdout | ExportTarget::Stream => (Sink::into(path).map_err(failed)?, true),
     };
     let mut bytes = 0;
     loop {
@@ -139,10 +143,10 @@ fn unwritten(path: &Path, error: &io::Error) -> UserError {
 }
 
 /// The export broke off.
-fn broke_off(error: skein_client::Error, written: u64, place: &str) -> UserError {
+fn broke_off(error: skein_client::Error, written: u64, target: &str) -> UserError {
     let left = match written {
         0 => "nothing was written".to_owned(),
-        n => format!("the {} bytes {place} are incomplete", text::number(n)),
+        n => format!("the {} bytes {target} are incomplete", text::number(n)),
     };
     let kind = error.kind();
     let user_error =

@@ -20,12 +20,12 @@ const RESERVE_MB: u64 = 256;
 
 /// The settings files: `skein.toml` of a project, `config.toml` of the user.
 #[derive(Debug)]
-pub(super) struct Files {
+pub(super) struct SettingsFiles {
     user: Option<PathBuf>,
     pool: Filler,
 }
 
-impl Files {
+impl SettingsFiles {
     pub(super) fn new(environment: &Environment, pool: Filler) -> Self {
         Self {
             user: user_file(environment),
@@ -34,7 +34,7 @@ impl Files {
     }
 }
 
-impl Settings for Files {
+impl Settings for SettingsFiles {
     fn project(&self, project: &Project) -> Result<ProjectSettings, SettingsError> {
         let Some(folder) = project.path.as_deref().map(Path::new) else {
             return Ok(ProjectSettings::default());

@@ -11,7 +11,7 @@ use skein_store_sqlite::transcript::SqliteHot;
 use skein_store_sqlite::{HomeFile, SqliteBackend};
 use skein_transcript::Error;
 
-use super::identity::{Identity, Opening};
+use super::identity::{HomeIdentity, IdentityCheck};
 use crate::daemon::from_store;
 use crate::error::UserError;
 use crate::home::Home;
@@ -31,13 +31,13 @@ pub(in crate::daemon) fn adopt(ledger: &SqliteBackend) -> Result<(), UserError> 
 pub(super) fn identity(
     home: &Home,
     ledger: &SqliteBackend,
-) -> Result<Found<Arc<Identity>>, UserError> {
+) -> Result<Found<Arc<HomeIdentity>>, UserError> {
     let file = HomeFile::Identity;
     let recorded = ledger.home_file(file).map_err(|e| from_store(&e))?;
-    let identity = match Identity::open(home, recorded.as_deref())? {
-        Opening::Here(identity) => identity,
-        Opening::Missing => return Ok(Err(lost(home, file, "is missing"))),
-        Opening::Replaced => return Ok(Err(lost(home, file, "is that of another home"))),
+    let identity = match HomeIdentity::open(home, recorded.as_deref())? {
+        IdentityCheck::Here(identity) => identity,
+        IdentityCheck::Missing => return Ok(Err(lost(home, file, "is missing"))),
+        IdentityCheck::Replaced => return Ok(Err(lost(home, file, "is that of another home"))),
     };
     if recorded.is_none() {
         record(home, ledger, file, &identity.id())?;

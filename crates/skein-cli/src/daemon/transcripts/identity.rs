@@ -26,22 +26,22 @@ struct FormV1 {
 }
 
 #[derive(Debug)]
-pub(super) struct Identity {
+pub(super) struct HomeIdentity {
     path: PathBuf,
     form: Mutex<FormV1>,
 }
 
 /// Whether the identity that the ledger has recorded was found.
 #[derive(Debug)]
-pub(super) enum Opening {
-    Here(Identity),
+pub(super) enum IdentityCheck {
+    Here(HomeIdentity),
     Missing,
     Replaced,
 }
 
-impl Identity {
+impl HomeIdentity {
     /// Reads it, or makes it once. A home with a `recorded` identity gets no other one.
-    pub(super) fn open(home: &Home, recorded: Option<&str>) -> Result<Opening, UserError> {
+    pub(super) fn open(home: &Home, recorded: Option<&str>) -> Result<IdentityCheck, UserError> {
         let path = home.identity();
         let failed = |why: &str| {
             UserError::unavailable(format!("`{}` {why}", path.display())).hint(
@@ -56,12 +56,12 @@ impl Identity {
                     return Err(failed("is not of this version"));
                 }
                 if recorded.is_some_and(|recorded| recorded != form.id) {
-                    return Ok(Opening::Replaced);
+                    return Ok(IdentityCheck::Replaced);
                 }
                 form
             }
             Err(error) if error.kind() == ErrorKind::NotFound && recorded.is_some() => {
-                return Ok(Opening::Missing);
+                return Ok(IdentityCheck::Missing);
             }
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 let id = random().map_err(|e| failed("cannot be made").cause(e))?;
@@ -76,7 +76,7 @@ impl Identity {
             }
             Err(error) => return Err(failed("cannot be read").caused_by(&error)),
         };
-        Ok(Opening::Here(Self {
+        Ok(IdentityCheck::Here(Self {
             path,
             form: Mutex::new(form),
         }))
@@ -141,9 +141,9 @@ mod tests {
 
     use super::*;
 
-    fn open(home: &Home) -> Identity {
-        match Identity::open(home, None).unwrap() {
-            Opening::Here(identity) => identity,
+    fn open(home: &Home) -> HomeIdentity {
+        match HomeIdentity::open(home, None).unwrap() {
+            IdentityCheck::Here(identity) => identity,
             other => panic!("{other:?}"),
         }
     }
@@ -168,7 +168,7 @@ mod tests {
         assert_eq!(mode & 0o777, 0o600);
         std::fs::write(a.identity(), "{").unwrap();
         assert!(
-            Identity::open(&a, None).is_err(),
+            HomeIdentity::open(&a, None).is_err(),
             "what is damaged is not made anew"
         );
     }

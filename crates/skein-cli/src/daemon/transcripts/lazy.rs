@@ -17,12 +17,12 @@ use skein_transcript::{Cold, Error, Hot, MessageId, Result, TranscriptId, async_
 /// How long a failure is returned before opening is tried again.
 const PAUSE: Duration = Duration::from_secs(1);
 
-pub(super) type Opening<T> = Pin<Box<dyn Future<Output = Result<Arc<T>>> + Send>>;
+pub(super) type OpenFuture<T> = Pin<Box<dyn Future<Output = Result<Arc<T>>> + Send>>;
 
 /// Opened by the first call, and by a later one after a failure; by one call at a time.
 pub(super) struct Lazy<T: ?Sized> {
     name: &'static str,
-    open: Box<dyn Fn() -> Opening<T> + Send + Sync>,
+    open: Box<dyn Fn() -> OpenFuture<T> + Send + Sync>,
     opened: OnceLock<Arc<T>>,
     failed: tokio::sync::Mutex<Option<(Instant, Error)>>,
 }
@@ -30,7 +30,7 @@ pub(super) struct Lazy<T: ?Sized> {
 impl<T: ?Sized> Lazy<T> {
     pub(super) fn new(
         name: &'static str,
-        open: impl Fn() -> Opening<T> + Send + Sync + 'static,
+        open: impl Fn() -> OpenFuture<T> + Send + Sync + 'static,
     ) -> Self {
         Self {
             name,

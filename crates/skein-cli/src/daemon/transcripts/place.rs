@@ -8,8 +8,8 @@ use skein_transcript::cold::{Name, Object, PutCondition, PutResult};
 use skein_transcript::{Cold, Error, Result, async_trait};
 use skein_transcript_object::{BucketSettings as ColdSettings, Location};
 
-use super::identity::Identity;
-use super::lazy::Opening;
+use super::identity::HomeIdentity;
+use super::lazy::OpenFuture;
 
 /// No object of a transcript has such a name: after the tenant comes `manifests` or `segments`.
 const MARKER: &str = "home/marker";
@@ -18,16 +18,16 @@ pub(super) const OF_HOME: &str = "the folder `cold` of the home";
 
 /// Where cold transcripts are to be kept.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
-    pub(super) identity: Arc<Identity>,
+pub(super) struct ColdLocation {
+    pub(super) identity: Arc<HomeIdentity>,
     pub(super) location: Location,
     /// The location, for people and for the home's record.
     pub(super) label: String,
     pub(super) variables: Vec<(String, String)>,
 }
 
-impl Place {
-    pub(super) fn open(&self) -> Opening<dyn Cold> {
+impl ColdLocation {
+    pub(super) fn open(&self) -> OpenFuture<dyn Cold> {
         let place = self.clone();
         Box::pin(async move { place.opened().await })
     }
@@ -137,7 +137,7 @@ pub(super) fn missing(used: &str, now: &str) -> Error {
 #[derive(Debug)]
 struct Marked {
     cold: Arc<dyn Cold>,
-    place: Place,
+    place: ColdLocation,
     marked: tokio::sync::OnceCell<()>,
 }
 

@@ -7,7 +7,7 @@ use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as
 use std::path::{Path, PathBuf};
 
 #[derive(Debug)]
-pub(super) enum Place {
+pub(super) enum ExportTarget {
     Stdout,
     /// A device, a pipe, or an open file.
     Stream,
@@ -18,7 +18,7 @@ pub(super) enum Place {
     },
 }
 
-impl Place {
+impl ExportTarget {
     pub(super) fn of(path: &Path) -> io::Result<Self> {
         if path == Path::new("-") {
             return Ok(Self::Stdout);
@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     fn replace(path: &Path, text: &str) {
-        let Place::Whole { path, mode } = Place::of(path).unwrap() else {
+        let ExportTarget::Whole { path, mode } = ExportTarget::of(path).unwrap() else {
             panic!("{path:?} is replaced as a whole");
         };
         let mut sink = Sink::beside(path, mode).unwrap();
@@ -193,12 +193,12 @@ mod tests {
             link.to_str().unwrap(),
             &format!("/dev/fd/{open}"),
         ] {
-            let place = Place::of(Path::new(path)).unwrap();
-            assert!(matches!(place, Place::Stream), "{path}: {place:?}");
+            let target = ExportTarget::of(Path::new(path)).unwrap();
+            assert!(matches!(target, ExportTarget::Stream), "{path}: {target:?}");
         }
         for path in ["-", "/dev/stdout", "/dev/fd/1"] {
-            let place = Place::of(Path::new(path)).unwrap();
-            assert!(matches!(place, Place::Stdout), "{path}: {place:?}");
+            let target = ExportTarget::of(Path::new(path)).unwrap();
+            assert!(matches!(target, ExportTarget::Stdout), "{path}: {target:?}");
         }
     }
 }
