@@ -1,4 +1,4 @@
-//! Names of public types: words of the field or of the glossary, and one name for one thing.
+//! Names of types: words of the field or of the glossary, and one name for one thing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -6,41 +6,37 @@ use std::process::Command;
 
 use super::root;
 
-/// Crates whose public types use the words of the glossary.
-const CORE: &[&str] = &[
-    "domain",
-    "store",
-    "transcript",
-    "workspace",
-    "runtime",
-    "agent",
-    "engine",
-    "ledger",
-    "fleet",
-];
-
 /// Words that an engineer knows from elsewhere. A word with a meaning of Skein's own belongs into `docs/glossary.md`.
 const COMMON: &str = "
-    performer prepared progress setup waiter
-    account active add address allowance answer append appended backend batch block board box break bucket call
-    caller cgroup chain change cipher claim clock clone code command commit condition conflict contents context copy
-    creation currency custom damage database decision deliverable delivery delta derived detach detail detection
-    diff dir direction document domain edit engine entity entry env error escape event eviction evidence excerpt exchange exit
-    fact failure fault feed file filter flushed follower future git grace group hash head history hit hydrated id
-    idempotency identity image index insert invalid job key kill launch ledger limit link list listing location
-    machine match memory message mode name node number object option order origin outcome overview page parser part
-    path pending permission plan point policy process profile program prompt provider pty purpose query quota range
-    read reader reason record redaction redis ref refreshed refused registry removal reply report request reset
-    result retention rewound ring role row rules run scan scope search searchable session settings size slice
-    snapshot sort spawn spent start state status store subscription swap system tag target task term terminal text
-    threshold time timestamp tmux token tool transaction tree trial update usage user value var verifier verify
-    version versioned view visibility weight window word work workspace worktree write writer zone
+    account acp active add address addressing admission allowance answer api app append appended arg audit backend
+    base batch block board body box branch break bucket cache call caller candidate cause cell cgroup chain change
+    check checkout child choice cipher claim claude cli client clock clone code command commit compact completion
+    condition config conflict connection content contents context conversation copy cost creation currency cursor
+    custom damage database decision decoder deliverable delivery delta demo derived detach detail detection diff dir
+    direction disk doctor document domain done download durability edit editor effect end endpoint engine entity
+    entry env envelope environment error escape event eviction evidence excerpt exchange exit explanation export
+    extra fact failure fault feed field file filler filter finding flag flushed fold folder follower format fraction
+    frame future garbage git global grace group hash head header health history hit hydrated id idempotency identity
+    image import index init insert inspection interrupt invalid item job key kill launch lazy ledger limit line link
+    list listing location lock ls machine mailbox maker man manifest match membership memory message miss mode
+    module name node note notice number object operation option order origin outcome output overview page pager
+    paint parser part path peer pending performer permission plan point policy port prepared presence proc process
+    profile program progress prompt provider pty purpose query quota range read reader reason record recording
+    redaction redis ref refreshed refused registration registry related remote removal renderer repair reply repo
+    report request reset response restore result retention rewound ring role rollout room route row rules run scan
+    scope scratch script search searchable second secret segment send session setting settings setup show sink size
+    slice snapshot sort span spawn spec spent sqlite stage stamp start state statement status stop store stream
+    subscription swap system tag target task temp term terminal text threshold ticket time timestamp tmux token tool
+    transaction transport tree trial update upload usage user v1 value var verifier verify version versioned view
+    viewer visibility wait waiter watch web weight window word work workspace worktree write writer zone
 ";
 
 /// Words that say nothing alone, but may qualify another one.
 const QUALIFIERS: &str = "
-    all counting covered created damaged driven existing explained followed forked found inherited installed known
-    live nearest new next open ordinal plain positioned prior put raw removed side staged stale test unmet watched
+    all asked begin begun built by counting covered created damaged dot driven empty ended endless existing
+    explained followed forked found idle inherited installed known last leaves live locked missing more nearest new
+    next observed one open or ordinal packed passed plain pooled positioned prior put raw real removed requested
+    sealed seen set shown side staged stale strict taken test timed unclosed unkeyed unmet unrecorded watched
     written
 ";
 
@@ -64,54 +60,122 @@ const SHARED: &[(&str, &str)] = &[
         "the same idea in the core and in the API",
         "Abilities AddProject Agent Answer Appended Backup Block Deliverable Delta Event Flushed ForkedFrom Hit Hook
          Hydrated Limits Merge Message Native NewToken Part Project Question Receipt Retention Rewound RuleTrial Runtime
-         Saga Screen Session Spawn Summary Task Thread Token TranscriptUsage Tree Usage Why Window Workspace",
+         Saga Screen Session Spawn Summary Task TerminalAddress Thread Token TranscriptUsage Tree Usage Why Window Workspace",
     ),
     ("the same idea in every suite", "Fault Subject"),
 ];
 
-/// Names that are to change: crate, name, proposal. Each is a riddle, or the name of two things. This list only shrinks.
-const RENAMES: &[(&str, &str, &str)] = &[
-    ("agent", "Reader", "SourceReader"),
-    ("engine", "Settings", "SettingsSource"),
-    ("wire", "Terminal", "TerminalAddress"),
+/// Types whose one word says too little, by crate. This list only shrinks.
+const RIDDLES: &[(&str, &str)] = &[
+    ("agent", "Before Installed Latest Said"),
+    ("cli", "Running Settled Waiting"),
+    ("client", "Live"),
+    (
+        "drive",
+        "Act Begin Heard Later Over Said Shown Speaks Used Wants Woken",
+    ),
+    (
+        "fleet",
+        "Act Asked By Doubted Finished Found Hand Hear Kept Opening Taken Took",
+    ),
+    ("ledger", "Recent Unindexed"),
+    ("runtime", "Accepted Ended Malformed"),
+    ("store-sqlite", "Packed Queued"),
+    ("transcript", "Cut Decoded Pruned"),
+    ("transcript-object", "At Held Means"),
+    ("wire", "Ask Covers Imported Repaired"),
+    ("workspace", "Nested Unmerged"),
 ];
 
-/// The name of the public type or trait that a line declares.
-fn declared(line: &str) -> Option<&str> {
-    let rest = line.trim_start().strip_prefix("pub ")?;
-    let (kind, rest) = rest.split_once(' ')?;
-    let name = rest.split(|c: char| !c.is_alphanumeric()).next()?;
-    let is_type = matches!(kind, "struct" | "enum" | "trait" | "type");
-    (is_type && name.starts_with(char::is_uppercase)).then_some(name)
+/// Types that a crate does not export and whose name another crate uses too. This list only shrinks.
+const PRIVATE: &[(&str, &str)] = &[
+    (
+        "the driver has its own form of what the core and the API have",
+        "Answer Block Draft Event Kind Permission Question Screen Setting Size Step Transcript Usage Why",
+    ),
+    (
+        "the driver and another crate each decide on an act, write or read a journal, or draw a view",
+        "Act Journal Protocol Said View",
+    ),
+    (
+        "each adapter of an agent reads its own program's files",
+        "History Messages State",
+    ),
+    (
+        "each backend has its own form of what its contract has",
+        "Access Cursor Failure Folder Name Node Pool Result Run Writer",
+    ),
+    (
+        "the command line has its own form of what it prints or is set to",
+        "Agent Facts Format Settings Stage Table",
+    ),
+    (
+        "a step of one subsystem, never used beside its namesake",
+        "CommandError Files Inspection Interrupt Process Snapshot Start Transport Tree",
+    ),
+];
+
+/// Exported types that share a name by mistake: crate, name, proposal. This list only shrinks.
+const RENAMES: &[(&str, &str, &str)] = &[("agent", "Reader", "SourceReader")];
+
+/// Crates that only tests use. Their private types are not read.
+fn is_for_tests(package: &str) -> bool {
+    package == "fixtures" || package.ends_with("-conformance")
 }
 
-/// Crate, without `skein-`, and names of its public types and traits.
-fn public_types() -> BTreeMap<String, Vec<String>> {
+/// A type or trait that others than its module can use.
+struct Declared {
+    name: String,
+    is_exported: bool,
+}
+
+/// The type or trait that a line declares, unless only its module can use it.
+fn declared(line: &str) -> Option<Declared> {
+    let rest = line.trim_start().strip_prefix("pub")?;
+    let (is_exported, rest) = match rest.strip_prefix('(') {
+        Some(rest) => (false, rest.split_once(')')?.1),
+        None => (true, rest),
+    };
+    let (kind, rest) = rest.strip_prefix(' ')?.split_once(' ')?;
+    let name = rest.split(|c: char| !c.is_alphanumeric()).next()?;
+    let is_type = matches!(kind, "struct" | "enum" | "trait" | "type");
+    (is_type && name.starts_with(char::is_uppercase)).then(|| Declared {
+        name: name.to_owned(),
+        is_exported,
+    })
+}
+
+/// Crate, without `skein-`, and its types and traits.
+fn types() -> BTreeMap<String, Vec<Declared>> {
     let listed = Command::new("git")
         .args(["ls-files", "crates/*/src/*.rs"])
         .current_dir(root())
         .output()
         .unwrap();
-    let mut types: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut types: BTreeMap<String, Vec<Declared>> = BTreeMap::new();
     for path in String::from_utf8(listed.stdout).unwrap().lines() {
         let Ok(text) = std::fs::read_to_string(root().join(path)) else {
             continue;
         };
         let package = Path::new(path).components().nth(1).unwrap().as_os_str();
         let package = package.to_str().unwrap().trim_start_matches("skein-");
-        let names = types.entry(package.to_owned()).or_default();
-        names.extend(text.lines().filter_map(declared).map(str::to_owned));
+        let found = text.lines().filter_map(declared);
+        let found = found.filter(|found| found.is_exported || !is_for_tests(package));
+        types.entry(package.to_owned()).or_default().extend(found);
     }
     types
 }
 
-/// The crates into which `engine` is being split count as one here.
-fn is_in(list: &[(&str, &str, &str)], package: &str, name: &str) -> bool {
-    let package = match package {
-        "ledger" | "fleet" => "engine",
-        other => other,
-    };
-    list.iter().any(|(p, n, _)| *p == package && *n == name)
+fn is_riddle(package: &str, name: &str) -> bool {
+    let of_package = RIDDLES.iter().filter(|(p, _)| *p == package);
+    of_package
+        .flat_map(|(_, names)| names.split(' '))
+        .any(|n| n == name)
+}
+
+fn is_in(list: &[(&str, &str)], name: &str) -> bool {
+    let names = list.iter().flat_map(|(_, names)| names.split_whitespace());
+    names.into_iter().any(|n| n == name)
 }
 
 /// The words of a name, in lower case.
@@ -137,7 +201,7 @@ fn glossary() -> BTreeSet<String> {
 }
 
 #[test]
-fn public_types_use_words_of_the_field_or_of_the_glossary() {
+fn types_use_words_of_the_field_or_of_the_glossary() {
     let common: BTreeSet<&str> = COMMON.split_whitespace().collect();
     let qualifiers: BTreeSet<&str> = QUALIFIERS.split_whitespace().collect();
     let glossary = glossary();
@@ -151,10 +215,13 @@ fn public_types_use_words_of_the_field_or_of_the_glossary() {
             .any(|form| common.contains(form) || glossary.contains(form))
     };
     let mut riddles = vec![];
-    for (package, names) in public_types() {
-        for name in names.iter().filter(|_| CORE.contains(&package.as_str())) {
+    for (package, declared) in types() {
+        if is_for_tests(&package) {
+            continue;
+        }
+        for Declared { name, .. } in &declared {
             let is_exempt = PRODUCTS.contains(&name.as_str()) || CLEAR.contains(&name.as_str());
-            if is_exempt || is_in(RENAMES, &package, name) {
+            if is_exempt || is_riddle(&package, name) {
                 continue;
             }
             let words = words(name);
@@ -172,45 +239,79 @@ fn public_types_use_words_of_the_field_or_of_the_glossary() {
     );
 }
 
-#[test]
-fn a_name_means_one_thing() {
-    let is_shared = |name: &str| {
-        let lists = SHARED.iter().map(|(_, names)| names);
-        lists
-            .flat_map(|names| names.split_whitespace())
-            .any(|n| n == name)
-    };
-    let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for (package, names) in public_types() {
-        for name in names {
-            if !is_shared(&name) && !is_in(RENAMES, &package, &name) {
-                places.entry(name).or_default().push(package.clone());
+/// By name: the crates that export such a type, and those that have one of their own.
+fn namesakes() -> BTreeMap<String, (BTreeSet<String>, BTreeSet<String>)> {
+    let mut found: BTreeMap<String, (BTreeSet<String>, BTreeSet<String>)> = BTreeMap::new();
+    for (package, declared) in types() {
+        for Declared { name, is_exported } in declared {
+            if RENAMES.iter().any(|(p, n, _)| *p == package && *n == name) {
+                continue;
             }
+            let (exported, private) = found.entry(name).or_default();
+            match is_exported {
+                true => exported.insert(package.clone()),
+                false => private.insert(package.clone()),
+            };
         }
     }
-    places.retain(|_, packages| packages.len() > 1);
-    assert!(places.is_empty(), "two types of one name: {places:#?}");
+    found
+}
+
+fn is_shared(exported: &BTreeSet<String>) -> bool {
+    exported.len() > 1
+}
+
+fn is_shared_in_private(exported: &BTreeSet<String>, private: &BTreeSet<String>) -> bool {
+    !private.is_empty() && exported.union(private).count() > 1
+}
+
+#[test]
+fn a_name_means_one_thing() {
+    let mut found = namesakes();
+    found.retain(|name, (exported, private)| {
+        (is_shared(exported) && !is_in(SHARED, name))
+            || (is_shared_in_private(exported, private) && !is_in(PRIVATE, name))
+    });
+    assert!(found.is_empty(), "two types of one name: {found:#?}");
 }
 
 #[test]
 fn lists_of_names_have_no_entry_too_many() {
-    let types = public_types();
-    let counts = |name: &str| types.values().flatten().filter(|n| *n == name).count();
-    let renamed = RENAMES.iter().filter(|(package, name, _)| {
-        let declares = |(p, names): (&String, &Vec<String>)| {
+    let (types, namesakes) = (types(), namesakes());
+    let declares = |package: &str, name: &str| {
+        let declared = types.get(package).into_iter().flatten();
+        declared.into_iter().any(|found| found.name == name)
+    };
+    let mut too_many = vec![];
+    for (package, name, _) in RENAMES.iter().filter(|(p, n, _)| !declares(p, n)) {
+        too_many.push(format!("RENAMES: {package} {name}"));
+    }
+    for (package, names) in RIDDLES {
+        for name in names.split(' ').filter(|name| !declares(package, name)) {
+            too_many.push(format!("RIDDLES: {package} {name}"));
+        }
+    }
+    for (_, names) in SHARED {
+        let alone = |name: &&str| !namesakes.get(*name).is_some_and(|(e, _)| is_shared(e));
+        too_many.extend(
             names
-                .iter()
-                .any(|n| n == name && is_in(&[(*package, *name, "")], p, n))
+                .split_whitespace()
+                .filter(alone)
+                .map(|n| format!("SHARED: {n}")),
+        );
+    }
+    for (_, names) in PRIVATE {
+        let alone = |name: &&str| {
+            let found = namesakes.get(*name);
+            !found.is_some_and(|(e, p)| is_shared_in_private(e, p))
         };
-        !types.iter().any(declares)
-    });
-    let renamed = renamed.map(|(package, name, _)| format!("RENAMES: {package} {name}"));
-    let names = SHARED
-        .iter()
-        .flat_map(|(_, names)| names.split_whitespace());
-    let alone = names.filter(|name| counts(name) < 2);
-    let alone = alone.map(|name| format!("SHARED: {name}"));
-    let too_many: Vec<String> = renamed.chain(alone).collect();
+        too_many.extend(
+            names
+                .split_whitespace()
+                .filter(alone)
+                .map(|n| format!("PRIVATE: {n}")),
+        );
+    }
     assert!(
         too_many.is_empty(),
         "remove from the lists:\n{}",
