@@ -21,6 +21,7 @@ use crate::transcript::SessionTranscripts;
 
 /// A request in progress.
 type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+type ChangeJob = Box<dyn FnMut(&mut Writer<'_>) -> StoreResult<RequestOutcome> + Send>;
 
 /// Serves one caller of one tenant. The requests themselves are methods of its families, such as
 /// [`LedgerRequests::sessions`].
@@ -191,7 +192,7 @@ impl LedgerRequests {
         &self,
         op: &'static str,
         needed: Role,
-        mut job: Box<dyn FnMut(&mut Writer<'_>) -> StoreResult<RequestOutcome> + Send>,
+        mut job: ChangeJob,
     ) -> Result<Answer, Error> {
         self.require(needed, op).await?;
         let idempotency = self.caller.idempotency.clone();
