@@ -85,6 +85,7 @@ fn start(options: RunOptions) -> Result<(), UserError> {
     let lock = lock::take(&options.home)?;
     let _log = log::open(&options.home, &options.log_level)?;
     raise_file_limit();
+    place::check_ledger(&options.home)?;
     let backend = SqliteBackend::open(&options.home.database()).map_err(|e| from_store(&e))?;
     let backend = Arc::new(backend);
     if options.adopt_files {

@@ -1,7 +1,7 @@
 //! The folder of all state, and the paths inside it.
 
-use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::Write as _;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{ErrorKind, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
@@ -11,6 +11,9 @@ use crate::error::UserError;
 
 /// The path of a Unix socket must fit in 108 bytes; a longer one gets a short folder elsewhere.
 const SOCKET_LIMIT: usize = 100;
+
+/// What to do about [`Home::without_ledger`].
+pub(crate) const LEDGER_LOST: &str = "put `skein.db` back from a backup of the home, or set SKEIN_HOME to a new folder to start empty";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Home {
@@ -49,6 +52,17 @@ impl Home {
 
     pub fn database(&self) -> PathBuf {
         self.root.join("skein.db")
+    }
+
+    /// The file that proves that a home without a ledger, or with an empty one, once had one.
+    pub(crate) fn without_ledger(&self) -> Option<PathBuf> {
+        let is_lost = match fs::metadata(self.database()) {
+            Ok(found) => found.is_file() && found.len() == 0,
+            Err(error) => error.kind() == ErrorKind::NotFound,
+        };
+        // Both are made after the ledger.
+        let others = [self.identity(), self.transcripts()];
+        others.into_iter().find(|other| is_lost && other.exists())
     }
 
     pub fn transcripts(&self) -> PathBuf {

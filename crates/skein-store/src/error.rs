@@ -71,9 +71,9 @@ impl Error {
         match self {
             Self::Domain(e) => e.hints(),
             Self::Unavailable { hints, .. } => hints.clone(),
-            Self::Corrupt { path, .. } => vec![
-                    "`skein doctor` checks it; the file is unchanged".into(),
-                    format!("to start empty, move `{path}` and its `-wal` and `-shm` neighbours away"),
+            Self::Corrupt { .. } => vec![
+                "`skein doctor` checks it; the file is unchanged".into(),
+                "put it back from a backup of the home, or set SKEIN_HOME to a new folder to start empty".into(),
             ],
             Self::Damaged { .. } => vec![
                     "the record is unchanged, and everything else keeps working".into(),

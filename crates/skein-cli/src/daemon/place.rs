@@ -11,7 +11,22 @@ use skein_store_sqlite::SqliteBackend;
 
 use super::from_store;
 use crate::error::UserError;
-use crate::home::Home;
+use crate::home::{Home, LEDGER_LOST};
+
+/// Refuses a home that has lost its ledger. In a new one the ids of sessions begin again, and a new session would take the
+/// running agent and the transcript of an old one for its own.
+pub(super) fn check_ledger(home: &Home) -> Result<(), UserError> {
+    let Some(other) = home.without_ledger() else {
+        return Ok(());
+    };
+    let (ledger, other) = (home.database(), other.display());
+    Err(UserError::unavailable(format!(
+        "the ledger `{}` is missing or empty, but this home was in use: it has `{other}`",
+        ledger.display()
+    ))
+    .hint(LEDGER_LOST)
+    .hint("nothing was changed; running agents continue"))
+}
 
 /// Refuses a home that was moved if that matters to one of its sessions; else records its path.
 pub(super) fn check(home: &Home, ledger: &SqliteBackend, store: &Store) -> Result<(), UserError> {

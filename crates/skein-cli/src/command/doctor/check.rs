@@ -18,7 +18,7 @@ use skein_workspace::git::{OLDEST, version};
 use super::{Check, Finding, State};
 use crate::context::{Context, Running, VERSION};
 use crate::error::UserError;
-use crate::home::Home;
+use crate::home::{Home, LEDGER_LOST};
 use crate::presence::{self, Presence};
 use crate::settings::{Settings, settings_around};
 use crate::{text, when};
@@ -325,6 +325,12 @@ pub(super) fn socket(home: &Home) -> Finding {
 
 pub(super) fn database(home: &Home) -> Vec<Finding> {
     let path = home.database();
+    if let Some(other) = home.without_ledger() {
+        let (path, other) = (path.display(), other.display());
+        let message =
+            format!("{path} is missing or empty, but this home was in use: it has {other}");
+        return vec![DATABASE.problem(message, LEDGER_LOST)];
+    }
     if !path.exists() {
         return vec![DATABASE.ok("there is none yet")];
     }

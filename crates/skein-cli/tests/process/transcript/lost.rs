@@ -63,6 +63,28 @@ fn l3_a_lost_file_of_transcripts_is_told_and_comes_back() {
 }
 
 #[test]
+fn l3_a_lost_ledger_is_not_taken_for_a_new_home() {
+    for is_emptied in [false, true] {
+        let (home, session) = spoken();
+        let backup = fs::read(home.database()).unwrap();
+        remove(&home, "skein.db");
+        if is_emptied {
+            fs::write(home.database(), "").unwrap();
+        }
+        for args in [&["ls"][..], &["spawn", "work"], &["daemon", "start"]] {
+            let error = home.error(6, args).to_string();
+            assert!(error.contains("was in use"), "{args:?}: {error}");
+            assert!(error.contains("backup"), "{args:?}: {error}");
+        }
+        let doctor = home.run(&["--json", "doctor"]);
+        assert_eq!(doctor.code, 1, "{doctor:?}");
+        assert!(doctor.document().to_string().contains("was in use"));
+        fs::write(home.database(), backup).unwrap();
+        assert_eq!(ids(&home, &session), ["m1"]);
+    }
+}
+
+#[test]
 fn l3_the_files_of_another_home_are_told_apart_from_ones_own() {
     for name in ["transcripts.db", "home-id"] {
         let (home, session) = spoken();
