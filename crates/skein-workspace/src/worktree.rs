@@ -3,9 +3,9 @@
 pub(crate) mod half_made;
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use skein_domain::{Backup, SessionId, WorkspaceKind, WorkspaceState};
+use skein_domain::{Backup, SessionId, Workspace, WorkspaceKind, WorkspaceState};
 
 use crate::add::{Checkout, add};
 use crate::backup::{self, BackupRequest};
@@ -157,6 +157,13 @@ impl ManagedKind for Worktree {
 
     fn shared(&self) -> &ProviderState {
         &self.0
+    }
+
+    fn refresh(&self, own: &Repo<'_>, workspace: &Workspace) -> Result<()> {
+        match workspace.is_managed() {
+            true => half_made::refuse_foreign_link(own, Path::new(workspace.path.as_str())),
+            false => Ok(()),
+        }
     }
 
     fn clear(&self, locked: &LockedWorkspace<'_>) -> Result<Option<String>> {

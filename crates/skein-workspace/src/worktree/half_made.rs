@@ -138,6 +138,7 @@ pub(crate) fn find(repo: &Repo<'_>, managed: &ManagedFolder) -> Result<FolderSta
     if fs::symlink_metadata(folder).is_err() {
         return Ok(FolderState::Nothing);
     }
+    refuse_foreign_link(repo, folder)?;
     if let Some(registration) = repo.registration(folder) {
         if fs::symlink_metadata(folder.join(".git")).is_err() {
             bind(&registration, folder)?;
@@ -154,6 +155,21 @@ pub(crate) fn find(repo: &Repo<'_>, managed: &ManagedFolder) -> Result<FolderSta
         return Ok(FolderState::Nothing);
     }
     Ok(FolderState::Files)
+}
+
+/// A user may move a worktree to another disk and leave a link. Any other link would make Skein work outside its root.
+pub(crate) fn refuse_foreign_link(repo: &Repo<'_>, folder: &Path) -> Result<()> {
+    if !fs::symlink_metadata(folder).is_ok_and(|found| found.is_symlink()) {
+        return Ok(());
+    }
+    let dot_git = fs::read_to_string(folder.join(".git")).unwrap_or_default();
+    let registrations = format!("gitdir: {}/worktrees/", repo.common.display());
+    if dot_git.starts_with(&registrations) {
+        return Ok(());
+    }
+    Err(Error::Unmanaged {
+        path: folder.to_owned(),
+    })
 }
 
 fn points_to(registration: &Registration) -> String {

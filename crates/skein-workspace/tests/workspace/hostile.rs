@@ -434,6 +434,53 @@ fn l4_many_at_once_do_not_disturb_each_other() {
     );
 }
 
+#[test]
+fn l5_a_link_in_place_of_a_workspace_is_not_followed() {
+    let fixture = fixture(Ground::new());
+    let made = fixture.made();
+    let path = Path::new(made.path.as_str());
+    let victim = fixture.ground.path("victim");
+    for is_repository in [false, true] {
+        fs::remove_dir_all(&victim).unwrap_or_default();
+        fs::create_dir_all(&victim).unwrap();
+        fs::write(victim.join("own"), "own").unwrap();
+        if is_repository {
+            fixture.ground.sh(&victim, "git init -q");
+        }
+        fs::remove_dir_all(path)
+            .or_else(|_| fs::remove_file(path))
+            .unwrap();
+        std::os::unix::fs::symlink(&victim, path).unwrap();
+        let refused = fixture.provider.make(&fixture.session(), &made);
+        assert!(
+            matches!(refused, Err(Error::Unmanaged { .. })),
+            "{refused:?}"
+        );
+        let backup =
+            fixture
+                .provider
+                .backup(&fixture.session(), &made, &fixture.saga(1), fixture.now());
+        assert!(backup.is_err(), "{backup:?}");
+        let files = fs::read_dir(&victim).unwrap().count();
+        assert_eq!(files, 1 + usize::from(is_repository));
+    }
+    // The user took it away.
+    fs::remove_file(path).unwrap();
+    fixture.make_again(&made);
+}
+
+#[test]
+fn l5_a_workspace_that_a_user_moved_behind_a_link_is_still_one() {
+    let fixture = fixture(Ground::new());
+    let made = fixture.made();
+    let moved = fixture.ground.path("moved");
+    fs::rename(made.path.as_str(), &moved).unwrap();
+    std::os::unix::fs::symlink(&moved, made.path.as_str()).unwrap();
+    fs::write(moved.join("new"), "new").unwrap();
+    fixture.make_again(&made);
+    fixture.backed_up(&made);
+}
+
 /// Makes a program of every setting that git runs one for, in a repository's own settings.
 const PROGRAMS: &str = r#"
     R="$(git rev-parse --path-format=absolute --git-common-dir)"
