@@ -1,9 +1,12 @@
 //! A settings file as written: everything optional, nothing unknown.
 
 use std::collections::BTreeMap;
-use std::io::{ErrorKind, Read as _};
+use std::fs::File;
+use std::io::{self, ErrorKind, Read as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
+use rustix::fs::OFlags;
 use serde::{Deserialize, Deserializer};
 use skein_agent::AgentSettings;
 
@@ -179,13 +182,23 @@ const TOP: &[(&str, Scope)] = &[
     ("agents", Scope::Project),
 ];
 
+/// Does not wait for the other end of a named pipe.
+fn open_file(path: &Path) -> io::Result<File> {
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    let file = File::options().read(true).custom_flags(flags).open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::other("it is not a regular file")),
+    }
+}
+
 impl RawConfig {
     /// `None` when there is no such file.
     pub(crate) fn read(path: &Path, scope: Scope) -> Result<Option<Self>, UserError> {
         let shown = path.display();
         let mut text = String::new();
-        let read = std::fs::File::open(path)
-            .and_then(|file| file.take(LONGEST + 1).read_to_string(&mut text));
+        let read =
+            open_file(path).and_then(|file| file.take(LONGEST + 1).read_to_string(&mut text));
         match read {
             Ok(_) => {}
             Err(error)
@@ -334,4 +347,30 @@ fn nearest(known: impl Iterator<Item = String>, score: impl Fn(&str) -> f64) -> 
     let near = scored.filter(|(score, _)| *score > 0.8);
     let (_, known) = near.max_by(|a, b| a.0.total_cmp(&b.0))?;
     Some(format!("did you mean `{known}`?"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_read_from_regular_files_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            &pipe,
+            rustix::fs::FileType::Fifo,
+            rustix::fs::Mode::RUSR,
+            0,
+        )
+        .unwrap();
+        for path in [pipe.as_path(), folder.path(), Path::new("/dev/zero")] {
+            let error = RawConfig::read(path, Scope::User).unwrap_err();
+            let causes = error.causes().join(" ");
+            assert!(causes.contains("not a regular file"), "{causes}");
+        }
+        let missing = folder.path().join("missing");
+        assert!(RawConfig::read(&missing, Scope::User).unwrap().is_none());
+    }
 }
