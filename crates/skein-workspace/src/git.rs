@@ -24,11 +24,13 @@ static NEW_ENOUGH: AtomicBool = AtomicBool::new(false);
 
 /// Settings for every call. The user's hooks and programs must not run for Skein's bookkeeping; submodules are handled
 /// one by one, so that failures can be reported.
-const SETTINGS: [&str; 14] = [
+const SETTINGS: [&str; 15] = [
     "core.hooksPath=/dev/null",
     "core.fsmonitor=false",
     // A program that a fetch would run for each repository with borrowed objects.
     "core.alternateRefsCommand=true",
+    // Runs any program; a repository's own settings can allow it.
+    "protocol.ext.allow=never",
     // Would mark files as unchanged permanently.
     "core.ignoreStat=false",
     "core.safecrlf=false",
