@@ -185,10 +185,7 @@ fn begin(
         why,
     };
     if !spec.cwd.is_dir() {
-        return Err(cannot(format!(
-            "folder `{}` does not exist",
-            spec.cwd.display()
-        )));
+        return Err(cannot(no_folder(&spec.cwd)));
     }
     let log =
         Log::open(&spec.log).map_err(|e| cannot(format!("log `{}`: {e}", spec.log.display())))?;
@@ -238,6 +235,10 @@ fn begin(
         clients,
         tree,
     ))
+}
+
+fn no_folder(path: &Path) -> String {
+    format!("folder `{}` does not exist", path.display())
 }
 
 fn size(spec: &Spec) -> Size {
@@ -292,7 +293,8 @@ fn spawn(spec: &Spec, group: Option<&Group>) -> Result<Spawned, String> {
     // Without it the other evidence identifies the run.
     let _token = token(&spec.mark);
     let (pid, in_group) = start_in(group, &mut command, &pts).map_err(|e| match e.kind() {
-        io::ErrorKind::NotFound => "no such program".to_owned(),
+        io::ErrorKind::NotFound if spec.cwd.is_dir() => "no such program".to_owned(),
+        io::ErrorKind::NotFound => no_folder(&spec.cwd),
         _ => e.to_string(),
     })?;
     Ok(Spawned {
