@@ -8,36 +8,37 @@ use super::root;
 
 /// Words that an engineer knows from elsewhere. A word with a meaning of Skein's own belongs into `docs/glossary.md`.
 const COMMON: &str = "
-    account acp active add address addressing admission allowance answer api app append appended arg audit backend
-    base batch block board body box branch break bucket cache call caller candidate cause cell cgroup chain change
-    check checkout child choice cipher claim claude cli client clock clone code command commit compact completion
-    condition config conflict connection content contents context conversation copy cost creation currency cursor
-    custom damage database decision decoder deliverable delivery delta demo derived detach detail detection diff dir
-    direction disk doctor document domain done download durability edit editor effect end endpoint engine entity
-    entry env envelope environment error escape event eviction evidence excerpt exchange exit explanation export
-    extra fact failure fault feed field file filler filter finding flag flushed fold folder follower format fraction
-    frame future garbage git global grace group hash head header health history hit hydrated id idempotency identity
-    image import index init insert inspection interrupt invalid item job key kill launch lazy ledger limit line link
-    list listing location lock ls machine mailbox maker man manifest match membership memory message miss mode
-    module name node note notice number object operation option order origin outcome output overview page pager
-    paint parser part path peer pending performer permission plan point policy port prepared presence proc process
-    profile program progress prompt provider pty purpose query quota range read reader reason record recording
-    redaction redis ref refreshed refused registration registry related remote removal renderer repair reply repo
-    report request reset response restore result retention rewound ring role rollout room route row rules run scan
-    scope scratch script search searchable second secret segment send session setting settings setup show sink size
-    slice snapshot sort span spawn spec spent sqlite stage stamp start state statement status stop store stream
-    subscription swap system tag target task temp term terminal text threshold ticket time timestamp tmux token tool
-    transaction transport tree trial update upload usage user v1 value var verifier verify version versioned view
-    viewer visibility wait waiter watch web weight window word work workspace worktree write writer zone
+    account acp active add address addressing admission allowance amount answer api app append appended arg audit
+    backend base batch block board body box branch break bucket cache call caller candidate capacity cause cell
+    cgroup chain change chat check checkout child choice cipher claim claude cli client clock clone code collector
+    command commit compact completion condition config conflict connection content contents context conversation copy
+    cost creation currency cursor custom damage database decision decoder deliverable delivery delta demo derived
+    detach detail detection diff dir direction disk display doctor document domain done download drive durability
+    edit editor effect end endpoint engine entity entry env envelope environment error escape event eviction evidence
+    excerpt exchange exit explanation export extra fact failure fault feed field file filler filter finding flag
+    flushed fold folder follower form format fraction frame future garbage git global grace group hash head header
+    health history hit http hydrated id idempotency identity image import incoming index init insert inspection interrupt
+    invalid item job key kill launch lazy ledger limit line link list listing location lock ls machine mailbox maker
+    man manifest match membership memory message method miss mode module name node note notice number object
+    operation option order origin outcome output overview owner page pager paint parser part path payload peer
+    pending performer permission plan point policy port prefix prepared presence proc process profile program
+    progress prompt provider pty purpose query quota range read reader reason record recording redaction redis ref
+    refresh refreshed refused registration registry related remote removal renderer repair reply repo report request
+    reset response restore result retention rewound ring role rollout room route row rules run scan scope scratch
+    script search searchable second secret segment send session setting settings setup show sink size slice snapshot
+    sort span spawn spec spent sqlite stage stamp start state statement status stop store stream subscription swap
+    system tag target task temp term terminal text threshold ticket time timestamp tmux token tool transaction
+    transport tree trial update upload usage user v1 value var verifier verify version versioned view viewer
+    visibility wait waiter wakeup watch web weight window word work workspace worktree write writer zone
 ";
 
 /// Words that say nothing alone, but may qualify another one.
 const QUALIFIERS: &str = "
-    all asked begin begun built by counting covered created damaged dot driven empty ended endless existing
-    explained followed forked found idle inherited installed known last leaves live locked missing more nearest new
-    next observed one open or ordinal packed passed plain pooled positioned prior put raw real removed requested
-    sealed seen set shown side staged stale strict taken test timed unclosed unkeyed unmet unrecorded watched
-    written
+    all asked begin begun built by counting covered created damaged decoded delayed dot driven empty ended endless
+    existing explained followed forked found held idle inherited installed known last leaves live locked
+    missing more nearest new next observed one open or ordinal packed passed plain pooled positioned prior put queued
+    raw real removed requested sealed seen set shown side staged stale strict taken test timed truncated typed
+    unclosed unkeyed unmet unrecorded watched with written
 ";
 
 /// Products whose names are part of types.
@@ -67,22 +68,14 @@ const SHARED: &[(&str, &str)] = &[
 
 /// Types whose one word says too little, by crate. This list only shrinks.
 const RIDDLES: &[(&str, &str)] = &[
-    ("agent", "Before Installed Latest Said"),
+    ("agent", "Installed Latest"),
     ("cli", "Running Settled Waiting"),
     ("client", "Live"),
-    (
-        "drive",
-        "Act Begin Heard Later Over Said Shown Speaks Used Wants Woken",
-    ),
-    (
-        "fleet",
-        "Act Asked By Doubted Finished Found Hand Hear Kept Opening Taken Took",
-    ),
+    ("fleet", "Act Finished Taken"),
     ("ledger", "Recent Unindexed"),
     ("runtime", "Accepted Ended Malformed"),
-    ("store-sqlite", "Packed Queued"),
-    ("transcript", "Cut Decoded Pruned"),
-    ("transcript-object", "At Held Means"),
+    ("transcript", "Cut"),
+    ("transcript-object", "At Means"),
     ("wire", "Ask Covers Imported Repaired"),
     ("workspace", "Nested Unmerged"),
 ];
@@ -91,11 +84,11 @@ const RIDDLES: &[(&str, &str)] = &[
 const PRIVATE: &[(&str, &str)] = &[
     (
         "the driver has its own form of what the core and the API have",
-        "Answer Block Draft Event Kind Permission Question Screen Setting Size Step Transcript Usage Why",
+        "Answer Block Draft Event Kind Permission Question Screen Setting Size Step Transcript Usage",
     ),
     (
-        "the driver and another crate each decide on an act, write or read a journal, or draw a view",
-        "Act Journal Protocol Said View",
+        "the driver and another crate each write or read a journal, speak a protocol, or draw a view",
+        "Journal Protocol View",
     ),
     (
         "each adapter of an agent reads its own program's files",
@@ -103,7 +96,7 @@ const PRIVATE: &[(&str, &str)] = &[
     ),
     (
         "each backend has its own form of what its contract has",
-        "Access Cursor Failure Folder Name Node Pool Result Run Writer",
+        "Access Cursor Failure Folder Name Node Pool Result Writer",
     ),
     (
         "the command line has its own form of what it prints or is set to",
