@@ -25,7 +25,7 @@ pub struct Searchable {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RefreshReport {
+pub struct Refreshed {
     pub added: u64,
 }
 

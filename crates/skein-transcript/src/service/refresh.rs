@@ -6,7 +6,7 @@ use crate::chain::StrandRef;
 use crate::error::{Error, Result};
 use crate::id::TranscriptId;
 use crate::index::{ExistingDocuments, IndexUpdateResult, Mark, Update};
-use crate::search::{RefreshReport, Searchable, document};
+use crate::search::{Refreshed, Searchable, document};
 
 /// Entries indexed together.
 const BATCH: u64 = 256;
@@ -31,23 +31,19 @@ impl Transcripts {
 impl Searchable {
     /// Indexes what the transcript wrote since the last refresh, and marks what it rewound. Removes a transcript that
     /// no longer exists. Costs two lookups if there is nothing to do.
-    pub async fn refresh(
-        &self,
-        id: &TranscriptId,
-        project: Option<String>,
-    ) -> Result<RefreshReport> {
+    pub async fn refresh(&self, id: &TranscriptId, project: Option<String>) -> Result<Refreshed> {
         let (mut added, mut lost) = (0, 0);
         loop {
             let Some(head) = self.all.find(id).await? else {
                 self.index.remove(&self.all.tenant, id).await?;
-                return Ok(RefreshReport { added });
+                return Ok(Refreshed { added });
             };
             let expected = self.index.mark(&self.all.tenant, id).await?;
             let mut view = self.all.view_at(id, head);
             let (from, earlier) = view.unindexed(expected).await?;
             let end = view.head.end;
             if from == end && earlier == ExistingDocuments::Kept && expected.is_some() {
-                return Ok(RefreshReport { added });
+                return Ok(Refreshed { added });
             }
             let (upto, chain, documents) = if from < end {
                 let entries = view.entries(from, from.saturating_add(BATCH)).await?;
