@@ -4,8 +4,10 @@
 //! processes of a run reliably and kills them in one step. The guard makes and removes the group; the holder starts the
 //! agent inside; the daemon uses it after both died.
 
+use std::ffi::OsStr;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
@@ -122,6 +124,15 @@ impl Group {
         let file = path.file_name().and_then(|name| name.to_str());
         let named = file.is_some_and(|file| file.starts_with(&name(mark)));
         (named && is_cgroup(&path)).then_some(Self { path })
+    }
+
+    /// The group below this process's own whose name begins with the run's.
+    pub(crate) fn named(mark: &str) -> Option<Self> {
+        let below = fs::read_dir(own()?).ok()?;
+        let name = name(mark);
+        let is_named = |file: &OsStr| file.as_bytes().starts_with(name.as_bytes());
+        let mut named = below.flatten().filter(|entry| is_named(&entry.file_name()));
+        named.find_map(|entry| Self::recorded(&entry.path(), mark))
     }
 
     pub(crate) fn path(&self) -> &Path {

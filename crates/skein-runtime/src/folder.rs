@@ -161,9 +161,10 @@ impl Folder {
     /// The evidence that identifies the run's processes.
     pub(crate) fn evidence(&self, name: &RunName) -> io::Result<ProcessEvidence> {
         let mark = self.mark(name)?;
-        // Without a readable record the other evidence must suffice.
         let record = self.record().ok().flatten();
-        let group = record.and_then(|record| record.group(&mark));
+        let recorded = record.and_then(|record| record.group(&mark));
+        // Without a readable record its name identifies it, if the daemon is still in the cgroup where it was made.
+        let group = recorded.or_else(|| Group::named(&mark));
         Ok(ProcessEvidence::beginning(mark, group))
     }
 

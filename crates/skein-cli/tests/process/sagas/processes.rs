@@ -29,6 +29,16 @@ struct Stray {
 
 impl Stray {
     fn new(fleet: &Fleet, lines: &str) -> Self {
+        Self::started_by(fleet, lines, "/bin/sh -c")
+    }
+
+    /// Only its cgroup says whose the child is.
+    fn without_descriptors(fleet: &Fleet, lines: &str) -> Self {
+        let close = "import os, sys; os.closerange(3, 1024); os.execv(sys.argv[1], sys.argv[1:])";
+        Self::started_by(fleet, lines, &format!("python3 -c \"{close}\" /bin/sh -c"))
+    }
+
+    fn started_by(fleet: &Fleet, lines: &str, shell: &str) -> Self {
         let folder = fleet.home.user().join("strays");
         fs::create_dir(&folder).unwrap();
         let place = folder.display();
@@ -36,7 +46,7 @@ impl Stray {
         let child =
             format!("echo $$ > {place}/new; mv {place}/new {place}/$$; while :; do sleep 1; done");
         let text = format!(
-            "(setsid env -i /bin/sh -c '{child}' </dev/null >/dev/null 2>&1 &)\n{lines}\nexec cat\n"
+            "(setsid env -i PATH=\"$PATH\" {shell} '{child}' </dev/null >/dev/null 2>&1 &)\n{lines}\nexec cat\n"
         );
         fs::write(&script, text).unwrap();
         Self {
@@ -205,6 +215,22 @@ fn l4_a_run_whose_holder_and_guard_were_killed_is_ended_by_a_kill() {
         stray.until_none();
         fleet.until_no_agents();
     }
+}
+
+#[test]
+fn l4_a_run_without_a_record_is_found_by_the_name_of_its_cgroup() {
+    let fleet = Fleet::new();
+    let stray = Stray::without_descriptors(&fleet, "trap '' HUP");
+    let (session, agent) = stray.spawn(&fleet);
+    if group_of(&fleet, &session).is_none() {
+        eprintln!("skipped: this user cannot make a cgroup");
+        return;
+    }
+    nobody_reacts(&fleet, agent);
+    fs::remove_file(record_of(&fleet, &session)).unwrap();
+    assert!(alive(stray.one()), "nobody ended it");
+    fleet.run(&["kill", &session]);
+    stray.until_none();
 }
 
 #[test]
