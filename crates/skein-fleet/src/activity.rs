@@ -11,7 +11,7 @@ use evidence::{
     AgentSources, JournalEvidence, LaunchEvidence, LimitEvidence, QuestionEvidence, ScreenEvidence,
     TurnEvidence,
 };
-pub(crate) use evidence::{Finished, LimitSeen};
+pub(crate) use evidence::{Finished, LimitSeen, TypedPrompt};
 
 /// A working turn by the hooks that the screen calls ready for this long was interrupted without a word.
 const FORGOTTEN_MS: u64 = 8_000;
@@ -156,9 +156,10 @@ impl ActivityEvidence {
     }
 
     /// A prompt is being submitted: what is seen from now on belongs to it.
-    pub(crate) fn prompted(&mut self, now: u64) {
+    pub(crate) fn prompted(&mut self, now: u64, prompt: TypedPrompt) {
         self.turn = TurnEvidence {
             prompted_at: Some(now),
+            typed_prompt: Some(prompt),
             ..TurnEvidence::default()
         };
     }

@@ -127,6 +127,33 @@ impl Supervisor {
         }
     }
 
+    /// The run has ended: records that the last message's turn has begun if what the agent wrote until then proves that.
+    pub(super) async fn confirm_last_message(&mut self) -> Result<(), Error> {
+        let session = self.context.session().await?;
+        let saga = session.gear.as_ref().and_then(|g| g.saga.as_ref());
+        let is_held = saga.is_some_and(|(_, kind)| !kind.queues());
+        if session.run != self.context.run || is_held || self.turns.is_some() {
+            return Ok(());
+        }
+        self.load_agent(&session).await;
+        self.read_files(&session).await?;
+        self.terminal
+            .look_up_previous_message(&self.context)
+            .await?;
+        let session = self.confirm_turn(session).await?;
+        let open = self.context.open_receipts().await?;
+        let typed = |r: &&Receipt| r.state > Delivery::Accepted && r.purpose != Purpose::Answer;
+        let Some(receipt) = open.iter().find(typed) else {
+            return Ok(());
+        };
+        let act = self.decide(&session, receipt);
+        if act == Act::Record(Delivery::TurnStarted) {
+            self.record_delivery(session, receipt, Delivery::TurnStarted, None)
+                .await?;
+        }
+        Ok(())
+    }
+
     async fn act(
         &mut self,
         run: &Arc<dyn Run>,
@@ -214,7 +241,8 @@ impl Supervisor {
         Ok(session)
     }
 
-    /// Returns whether the end is recorded; not yet while the session is being handed over.
+    /// Returns whether the end is recorded; not yet while the session is being handed over, or the saga that started the
+    /// run goes on.
     pub(super) async fn record_end(&mut self, exit: Exit) -> Result<bool, Error> {
         let (id, run) = (self.context.session_key.session.clone(), self.context.run);
         let said = self.agent.evidence.finished.clone();
@@ -229,11 +257,12 @@ impl Supervisor {
             .write(move |writer| {
                 let mut session: Session = writer.reader().get(id.as_str())?;
                 let ours = session.run == run && session.has_run();
-                let busy = session.gear.as_ref().is_some_and(|g| g.saga.is_some());
-                if !ours || busy {
+                let saga = session.gear.as_ref().and_then(|g| g.saga.as_ref());
+                let is_starting = saga.is_some_and(|(_, kind)| kind.queues());
+                if !ours || (saga.is_some() && !is_starting) {
                     return Ok(Some(false));
                 }
-                if session.phase.name() == PhaseName::Locked {
+                if is_starting || session.phase.name() == PhaseName::Locked {
                     return Ok(None);
                 }
                 if let Some(kill) = &kill {

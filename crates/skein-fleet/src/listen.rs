@@ -154,6 +154,7 @@ impl AgentFiles {
         })
         .await?;
         self.tails = tails;
+        agent.evidence.turn.apply_transcript(&batch.transcript);
         self.import
             .enqueue(batch.transcript, context.requests.now());
         for (source, readings) in batch.readings {

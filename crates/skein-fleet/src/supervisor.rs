@@ -123,6 +123,8 @@ impl Supervisor {
         if let Some(exit) = exit {
             // If this fails, `finish` tries it again.
             let _ = self.read_remaining_files().await;
+            // Before the exit is published: a spawn that waits for its task to be taken takes the exit for the answer.
+            let _ = self.confirm_last_message().await;
             self.mailbox.publish(|state| state.exit = Some(exit));
             self.finish(exit).await;
             self.import_remaining().await;
@@ -407,13 +409,13 @@ impl Supervisor {
             };
             match recorded {
                 Ok(true) => break,
-                // The session is being handed over, which does not take long.
-                Ok(false) => {}
+                // The session is being started or handed over, which does not take long.
+                Ok(false) => self.retries.failed = 0,
                 Err(error) => {
+                    self.retries.failed = 1;
                     tracing::warn!(session = %self.context.session_key.session, %error, "an end could not be recorded");
                 }
             }
-            self.retries.failed = 1;
             if self.pause_before_retry().await {
                 return;
             }

@@ -9,6 +9,7 @@ use skein_domain::{Delivery, DeliveryDoubt, Purpose, Receipt, ReceiptId, Session
 use skein_runtime::runtime::{InputResult, Run, Screen, TerminalInput};
 use tokio::sync::oneshot;
 
+use super::activity::TypedPrompt;
 use super::courier::{self, DoubtWithNote, NUMBERS, Stage};
 use super::record::gear_of_run;
 use super::supervisor::{RunContext, StopSignal, Supervisor};
@@ -307,6 +308,7 @@ impl Supervisor {
             return Ok(session);
         };
         self.context.requests.reach("deliver.claimed");
+        let since = self.context.requests.now();
         if self
             .terminal
             .put(&mut self.mailbox.stop, run, written.input, input)
@@ -323,7 +325,8 @@ impl Supervisor {
             self.agent.evidence.question.left = false;
         } else {
             self.terminal.awaits_turn = None;
-            self.agent.evidence.prompted(at);
+            let prompt = TypedPrompt::new(&receipt, since);
+            self.agent.evidence.prompted(at, prompt);
         }
         let message = TypedMessage {
             stage: Stage::Pasted { at },
@@ -354,7 +357,11 @@ impl Supervisor {
         };
         let at = self.context.now();
         if receipt.purpose != Purpose::Answer {
-            self.agent.evidence.prompted(at);
+            let mut history = receipt.history.iter();
+            let written = history.find(|(state, _)| *state == Delivery::Written);
+            let since = written.map_or_else(|| self.context.requests.now(), |(_, at)| *at);
+            let prompt = TypedPrompt::new(receipt, since);
+            self.agent.evidence.prompted(at, prompt);
         }
         let submit = self
             .agent

@@ -1,11 +1,14 @@
 //! What was seen and heard of an agent, one struct per subject, each with the rules by which it changes.
 //! [`super::ActivityEvidence`] weighs them against each other.
 
-use skein_agent::agent::{Abilities, AnswerTarget, QuotaReset, WatchedFile};
+use skein_agent::agent::{Abilities, AnswerTarget, QuotaReset, Reading, WatchedFile};
 use skein_agent::moment::{Zone, moment};
 use skein_agent::turns::TurnEvent;
 use skein_domain::observed::ActivityObservation;
-use skein_domain::{Limit, NativeId, Question, Reason, Spent, Timestamp, Usage};
+use skein_domain::{
+    Limit, NativeId, Question, Reason, Receipt, ReceiptId, Spent, Timestamp, Usage,
+};
+use skein_transcript::{Block, Message, MessageRole};
 
 use super::{DEFAULT_LIMIT_SECONDS, FORGOTTEN_MS, LAUNCH_MS, SHOWN_MS, STALE_MS};
 use crate::courier::SETTLE_MS;
@@ -126,9 +129,68 @@ pub(crate) struct TurnEvidence {
     pub(crate) prompt: Option<String>,
     /// Whether a turn was recorded since.
     pub(crate) recorded: bool,
+    /// The prompt itself, if it was typed.
+    pub(super) typed_prompt: Option<TypedPrompt>,
+}
+
+/// A prompt that was typed, to be found among the messages that the agent wrote to its files.
+#[derive(Clone, Debug)]
+pub(crate) struct TypedPrompt {
+    receipt: ReceiptId,
+    text: String,
+    since: Timestamp,
+    is_in_transcript: bool,
+}
+
+impl TypedPrompt {
+    /// `since` is when it was typed.
+    pub(crate) fn new(receipt: &Receipt, since: Timestamp) -> Self {
+        Self {
+            receipt: receipt.id.clone(),
+            text: joined_words(receipt.text.as_str()),
+            since,
+            is_in_transcript: false,
+        }
+    }
+
+    /// Whether the message is this prompt: the user's, with exactly its words, and not from before it was typed. Agents
+    /// wrap text, and their times are in milliseconds.
+    fn is(&self, message: &Message) -> bool {
+        let millis = |at: Timestamp| at.as_micros() / 1_000;
+        message.role == MessageRole::User
+            && millis(message.at) >= millis(self.since)
+            && joined_words(&text_of(message)) == self.text
+    }
+}
+
+fn text_of(message: &Message) -> String {
+    let text = |block: &Block| match block {
+        Block::Text(text) => Some(text.clone()),
+        _ => None,
+    };
+    let texts: Vec<_> = message.blocks.iter().filter_map(text).collect();
+    texts.join("\n")
+}
+
+fn joined_words(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 impl TurnEvidence {
+    /// Looks for the typed prompt in what the agent wrote to its transcript.
+    pub(crate) fn apply_transcript(&mut self, readings: &[Reading]) {
+        if let Some(prompt) = &mut self.typed_prompt {
+            let is_prompt = |r: &Reading| matches!(r, Reading::Message(m) if prompt.is(m));
+            prompt.is_in_transcript |= readings.iter().any(is_prompt);
+        }
+    }
+
+    /// Whether the agent's transcript contains this message since it was typed.
+    pub(crate) fn is_in_transcript(&self, receipt: &ReceiptId) -> bool {
+        let prompt = self.typed_prompt.as_ref();
+        prompt.is_some_and(|p| p.is_in_transcript && p.receipt == *receipt)
+    }
+
     pub(super) fn record_prompt_taken(&mut self, prompt: Option<String>) {
         self.prompt_taken = true;
         self.prompt = prompt;

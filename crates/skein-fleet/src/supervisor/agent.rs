@@ -96,6 +96,9 @@ impl ObservedAgent {
     /// Whose prompt the agent reported to have taken since this message was submitted, if it reported one.
     pub(crate) fn prompt_owner(&self, receipt: &Receipt) -> Option<PromptOwner> {
         let turn = &self.evidence.turn;
+        if turn.is_in_transcript(&receipt.id) {
+            return Some(PromptOwner::Ours);
+        }
         let reported = turn.prompt_taken.then_some(turn.prompt.as_deref());
         reported.map(|reported| courier::prompt_owner(reported, receipt.text.as_str()))
     }

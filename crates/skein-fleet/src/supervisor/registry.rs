@@ -262,7 +262,7 @@ impl Supervisors {
                 if exit == Exit::Code(0) && typed {
                     return Ok(true);
                 }
-                let text = format!("the agent {exit} before it took its task");
+                let text = format!("the agent {exit} before it was seen to take its task");
                 return Err(failed(Kind::Failed, text));
             }
             // A kill has turned the saga round, so the task does not matter any more.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use skein_domain::{
-    Delivery, DeliveryDoubt, LaunchSettings, Outcome, Phase, PromptVia, Receipt, Session,
+    Delivery, DeliveryDoubt, Exit, LaunchSettings, Outcome, Phase, PromptVia, Receipt, Session,
     Timestamp, Via,
 };
 use skein_runtime::runtime::TerminalInput;
@@ -240,6 +240,68 @@ async fn l6_a_turn_that_is_seen_only_after_its_submit_was_recorded_has_started()
         let idle = |s: &Session| s.phase == Phase::Idle;
         let idle = world.until_paused(&session, idle).await;
         assert_eq!(idle.turns, 1, "{shown}");
+    }
+}
+
+/// The transcript has the prompt of a turn that was too short for the screen. The same words from before, other words and
+/// the agent's own prove nothing.
+#[tokio::test(start_paused = true)]
+async fn l6_a_turn_whose_prompt_is_in_the_transcript_has_started() {
+    let world = World::new().await;
+    let (session, terminal, task) = submitted(&world).await;
+    let told = world.private(&session, TOLD);
+    let written = at(&task, Delivery::Written).as_micros() / 1_000;
+    let said = |id: &str, role: &str, text: &str, at: i64| {
+        let payload = json!({"id": id, "role": role, "text": text, "at": at});
+        add(&told, &line("message", &payload));
+        terminal.show(&["ready", "> "]);
+    };
+    said("m0", "user", "work", written - 1);
+    said("m1", "user", "work harder", written);
+    said("m2", "assistant", "work", written);
+    let ids = ["m0", "m1", "m2"].map(str::to_owned);
+    world.until_said(&session, &ids).await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(world.receipt(&task.id).await.state, Delivery::Submitted);
+
+    said("m3", "user", " work\n", written);
+    let started = |r: &Receipt| r.state == Delivery::TurnStarted;
+    world.until_receipt(&task.id, started).await;
+    let idle = |s: &Session| s.phase == Phase::Idle;
+    let idle = world.until_paused(&session, idle).await;
+    assert_eq!(idle.turns, 1);
+}
+
+/// An agent that took its task and died at once: its transcript has the prompt, and no look saw it at work.
+#[tokio::test(start_paused = true)]
+async fn l6_a_task_that_is_in_the_transcript_of_an_agent_that_died_has_started() {
+    for is_in_transcript in [true, false] {
+        let world = World::new().await;
+        let session = world.spawn_shown().await;
+        let terminal = world.terminal(&session, 1).await;
+        let task = pasted(&world, &session, &terminal).await;
+        terminal.show(&["ready", "> work"]);
+        while enters(&terminal).is_empty() {
+            tokio::task::yield_now().await;
+        }
+        if is_in_transcript {
+            let at = at(&task, Delivery::Written).as_micros() / 1_000;
+            let payload = json!({"id": "m1", "role": "user", "text": "work", "at": at});
+            add(&world.private(&session, TOLD), &line("message", &payload));
+        }
+        terminal.exit(Exit::Code(7));
+        let over = |s: &Session| matches!(s.phase, Phase::Ended { .. });
+        let ended = world.until_paused(&session, over).await;
+        let Phase::Ended { reason, .. } = &ended.phase else {
+            unreachable!("it is over");
+        };
+        let reason = reason.as_ref().unwrap().to_string();
+        let (state, why) = match is_in_transcript {
+            true => (Delivery::TurnStarted, "its agent exited with code 7"),
+            false => (Delivery::Unknown, "before it was seen to take its task"),
+        };
+        assert_eq!(world.receipt(&task.id).await.state, state);
+        assert!(reason.contains(why), "{reason}");
     }
 }
 

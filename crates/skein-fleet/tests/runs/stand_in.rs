@@ -102,7 +102,8 @@ impl StandIn {
         Self { known, gate }
     }
 
-    /// One that only its screen shows: a word for what it does, and its input box in the second row.
+    /// One that only its screen shows: a word for what it does, and its input box in the second row. Its file has its
+    /// messages.
     pub(crate) fn shown(gate: Arc<Gate>) -> Self {
         let mut stand_in = Self::new(gate);
         stand_in.known.name = SHOWN.parse().unwrap();
@@ -179,9 +180,6 @@ impl Agent for StandIn {
         }
     }
     fn sources(&self, order: &LaunchRequest) -> Vec<WatchedFile> {
-        if !self.known.abilities.files {
-            return vec![];
-        }
         vec![WatchedFile {
             path: order.private.join(TOLD),
             kind: "told".into(),
