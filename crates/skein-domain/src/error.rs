@@ -202,7 +202,7 @@ errors! {
         Run { session: SessionId, expected: u64, actual: u64 }
             => ["another caller changed it first: read it again and repeat if it still makes sense"],
 
-        #[error("session `{session}` is {phase}; {wanted}")]
+        #[error("session `{session}` is {}; {wanted}", .phase.in_status_words())]
         WrongPhase { session: SessionId, phase: PhaseName, wanted: &'static str as _ }
             => { wrong_phase_hints(session, *phase, wanted) },
 
@@ -397,7 +397,7 @@ fn wrong_phase_hints(session: &SessionId, phase: PhaseName, wanted: &str) -> Vec
         PhaseName::AwaitingMerge => {
             format!("`skein tree {session}` shows the recipients it waits for")
         }
-        PhaseName::Idle if wanted.starts_with("only an active") => {
+        PhaseName::Idle if wanted.starts_with("only a working") => {
             format!("`skein session begin-turn {session}` begins a turn")
         }
         PhaseName::Idle if wanted.ends_with("be answered") => {

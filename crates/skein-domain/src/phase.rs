@@ -95,6 +95,18 @@ words! {
 }
 
 impl PhaseName {
+    /// For messages to people, who see statuses and no phases. Completes "session `x` is …".
+    pub(crate) const fn in_status_words(self) -> &'static str {
+        match self {
+            Self::Active => "working",
+            Self::AwaitingInput => "needs_input",
+            Self::Locked => "being handed over",
+            Self::AwaitingMerge => "waiting for a merge",
+            Self::Ended => "over",
+            Self::Spawning | Self::Idle | Self::Archived => self.as_str(),
+        }
+    }
+
     /// Whether a session in this phase counts towards its parent's width.
     pub const fn is_live(self) -> bool {
         !matches!(self, Self::Ended | Self::Archived)
@@ -217,23 +229,23 @@ impl Phase {
 }
 
 impl Step {
-    /// Completes the message "session `x` is <phase>; …".
+    /// Completes the message "session `x` is <status>; …".
     const fn wanted(&self) -> &'static str {
         match self {
             Self::Launched | Self::Ready => "only a spawning session can become ready",
             Self::BeginTurn => "only an idle session can begin a turn",
-            Self::EndTurn => "only an active session can end a turn",
-            Self::Ask(_) => "only an active session can ask",
+            Self::EndTurn => "only a working session can end a turn",
+            Self::Ask(_) => "only a working session can ask",
             Self::Answer => "only a session that asked can be answered",
             Self::Withdraw => "only a session that asked can withdraw its question",
             Self::Lock(_) => "only an idle session can be handed over",
             Self::Unlock(_) | Self::AwaitMerge(_) => {
                 "only the handoff that locked it can unlock it"
             }
-            Self::MergeDone => "only a session that awaits a merge can finish it",
+            Self::MergeDone => "only a session that waits for a merge can finish it",
             Self::End(..) => "only a live session that is not being handed over can end",
-            Self::Restore | Self::Relaunch => "only an ended session can be restored",
-            Self::Archive => "only an idle or ended session can be archived",
+            Self::Restore | Self::Relaunch => "only a session that is over can be restored",
+            Self::Archive => "only a session that is idle or over can be archived",
         }
     }
 }
@@ -254,6 +266,28 @@ mod tests {
             kinds: vec![],
             id: None,
         }
+    }
+
+    #[test]
+    fn a_wrong_phase_is_named_by_its_status() {
+        let id: SessionId = "api-1".parse().unwrap();
+        let message = |phase: Phase, step: Step| phase.on(&id, step).unwrap_err().to_string();
+        assert_eq!(
+            message(Phase::Active, Step::BeginTurn),
+            "session `api-1` is working; only an idle session can begin a turn"
+        );
+        assert_eq!(
+            message(Phase::AwaitingInput(question()), Step::EndTurn),
+            "session `api-1` is needs_input; only a working session can end a turn"
+        );
+        let ended = Phase::Ended {
+            outcome: Outcome::Killed,
+            reason: None,
+        };
+        assert_eq!(
+            message(ended, Step::Ask(question())),
+            "session `api-1` is over; only a working session can ask"
+        );
     }
 
     fn steps() -> impl Strategy<Value = Step> {

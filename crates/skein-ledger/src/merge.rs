@@ -81,7 +81,7 @@ fn check(session: &Session, child: &Session) -> StoreResult<()> {
     ) {
         return Err(wrong(
             session,
-            "only an idle session, or one that awaits a merge, can merge",
+            "only an idle session, or one that waits for a merge, can merge",
         )
         .into());
     }
@@ -89,7 +89,7 @@ fn check(session: &Session, child: &Session) -> StoreResult<()> {
         child.phase.name(),
         PhaseName::Idle | PhaseName::Ended | PhaseName::Archived
     ) {
-        return Err(wrong(child, "only an idle or ended child can be merged").into());
+        return Err(wrong(child, "only a child that is idle or over can be merged").into());
     }
     if session
         .merges
