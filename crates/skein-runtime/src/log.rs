@@ -1,9 +1,11 @@
 //! A run's log: its output, filtered and bounded.
 //!
-//! The file contains text, colours and line ends, never anything that acts on a terminal. It consists of two halves,
-//! `LOG` and the older `LOG.1`, so that it is bounded without being rewritten.
+//! The file contains text and sequences that draw it, never any that does something else. Each begins with the size of
+//! the terminal, so that [`read_log`] can replay it. It consists of two halves, `LOG` and the older `LOG.1`, so that it is
+//! bounded without being rewritten.
 
 mod filter;
+mod replay;
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -14,8 +16,9 @@ use std::path::{Path, PathBuf};
 pub use filter::EscapeFilter;
 pub(crate) use filter::acts;
 
+use self::replay::LogRenderer;
 use crate::error::Error;
-use crate::runtime::Result;
+use crate::runtime::{Result, Size};
 
 /// Most bytes of a log.
 pub const BOUND: u64 = 4 << 20;
@@ -27,31 +30,52 @@ pub fn older(path: &Path) -> PathBuf {
     name.into()
 }
 
-/// The log, or its last `tail` lines; empty if it does not exist.
-pub fn read_log(path: &Path, tail: Option<usize>) -> Result<String> {
-    let mut bytes = Vec::new();
+/// What the log shows, or its last `tail` lines; empty if it does not exist.
+pub fn read_log(path: &Path, tail: Option<usize>, colours: bool) -> Result<String> {
+    let mut renderer = LogRenderer::new();
     for part in [older(path), path.to_owned()] {
-        let read = |bytes: &mut Vec<u8>| -> io::Result<()> {
+        let read = |renderer: &mut LogRenderer| -> io::Result<()> {
             let mut file = File::open(&part)?;
             // A longer file was not written by Skein.
             let length = file.metadata()?.len();
             file.seek(SeekFrom::Start(length.saturating_sub(BOUND)))?;
-            file.take(BOUND).read_to_end(bytes)?;
-            Ok(())
+            let mut file = file.take(BOUND);
+            let mut buffer = vec![0; 64 << 10];
+            loop {
+                match file.read(&mut buffer)? {
+                    0 => return Ok(()),
+                    count => renderer.add(&buffer[..count]),
+                }
+            }
         };
-        match read(&mut bytes) {
+        match read(&mut renderer) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 return Err(Error::io("cannot read", part, error));
             }
             _ => {}
         }
     }
-    // Filtered again, so that nothing depends on the writer of the file.
-    let text = EscapeFilter::default().text(&bytes);
+    let text = renderer.finish(colours);
     Ok(match tail {
         None => text,
         Some(lines) => last(&text, lines).to_owned(),
     })
+}
+
+/// Records the size of the terminal in a log. Terminals ignore it: it is the code of a key.
+fn size_mark(size: Size) -> String {
+    format!("\x1b[{};{}~", size.rows, size.cols)
+}
+
+/// The size at the begin of `text`.
+fn size_from(text: &str) -> Option<Size> {
+    let (rows, cols) = text
+        .strip_prefix("\x1b[")?
+        .split_once('~')?
+        .0
+        .split_once(';')?;
+    let (rows, cols) = (rows.parse().ok()?, cols.parse().ok()?);
+    Some(Size { rows, cols })
 }
 
 fn last(text: &str, lines: usize) -> &str {
@@ -72,28 +96,41 @@ pub(crate) struct Log {
     file: File,
     written: u64,
     filter: EscapeFilter,
+    size: Size,
 }
 
 impl Log {
-    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+    pub(crate) fn open(path: &Path, size: Size) -> io::Result<Self> {
         if let Some(parent) = path.parent() {
             fs::create_dir_all(parent)?;
         }
         let file = append(path)?;
         let written = file.metadata()?.len();
-        Ok(Self {
+        let mut log = Self {
             path: path.to_owned(),
             file,
             written,
-            filter: EscapeFilter::default(),
-        })
+            filter: EscapeFilter::keeping_moves(),
+            size,
+        };
+        log.resize(size);
+        Ok(log)
+    }
+
+    /// Records the new size of the terminal.
+    pub(crate) fn resize(&mut self, size: Size) {
+        self.size = size;
+        self.append(&size_mark(size));
     }
 
     pub(crate) fn write(&mut self, output: &[u8]) {
         let text = self.filter.text(output);
-        if text.is_empty() {
-            return;
+        if !text.is_empty() {
+            self.append(&text);
         }
+    }
+
+    fn append(&mut self, text: &str) {
         if self.written + text.len() as u64 > BOUND / 2 {
             self.turn();
         }
@@ -111,7 +148,9 @@ impl Log {
             // The bound holds even if the file cannot be renamed.
             let _ = self.file.set_len(0);
         }
-        self.written = 0;
+        let mark = size_mark(self.size);
+        let is_written = self.file.write_all(mark.as_bytes()).is_ok();
+        self.written = if is_written { mark.len() as u64 } else { 0 };
     }
 }
 
@@ -131,21 +170,24 @@ mod tests {
     fn a_log_is_bounded_and_keeps_its_end() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log");
-        let mut log = Log::open(&path).unwrap();
-        let line = "x".repeat(1023) + "\n";
+        let mut log = Log::open(&path, Size { rows: 5, cols: 200 }).unwrap();
+        let line = "x".repeat(1022) + "\r\n";
         for _ in 0..20_000 {
             log.write(line.as_bytes());
         }
-        log.write(b"the end\n");
+        log.write(b"the end\r\n");
         let total = fs::metadata(&path).unwrap().len() + fs::metadata(older(&path)).unwrap().len();
         assert!(total <= BOUND, "{total}");
         assert!(total > BOUND / 2 - 4096, "{total}");
-        assert_eq!(read_log(&path, Some(1)).unwrap(), "the end\n");
+        assert_eq!(read_log(&path, Some(1), false).unwrap(), "the end\n");
         assert_eq!(
-            read_log(&path, Some(2)).unwrap(),
-            format!("{line}the end\n")
+            read_log(&path, Some(2), false).unwrap(),
+            format!("{}\nthe end\n", line.trim_end())
         );
-        assert_eq!(read_log(&path, Some(0)).unwrap(), "");
-        assert_eq!(read_log(&folder.path().join("none"), None).unwrap(), "");
+        assert_eq!(read_log(&path, Some(0), false).unwrap(), "");
+        assert_eq!(
+            read_log(&folder.path().join("none"), None, false).unwrap(),
+            ""
+        );
     }
 }

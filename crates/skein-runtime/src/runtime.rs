@@ -10,8 +10,8 @@
 //!   [`Error::Unobserved`] and says nothing about the run.
 //! - **The whole tree.** `end` leaves no process of the run alive, not even one that moved to another process group or
 //!   session.
-//! - **Nothing hostile gets through.** Screens and logs contain text and colours; titles, clipboard writes and
-//!   queries to the terminal stay inside.
+//! - **Nothing hostile gets through.** Screens contain text and colours, logs also the moves of the cursor; titles,
+//!   clipboard writes and queries to the terminal stay inside.
 
 use std::collections::BTreeMap;
 use std::fmt;

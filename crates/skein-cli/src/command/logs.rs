@@ -13,6 +13,7 @@ use tokio::time::{Instant, sleep};
 use crate::cli::reference;
 use crate::context::Context;
 use crate::error::UserError;
+use crate::output::Paint;
 use crate::tail::Tail;
 
 /// How often a followed log is read.
@@ -21,6 +22,10 @@ const PAUSE: Duration = Duration::from_millis(250);
 const ASK: Duration = Duration::from_secs(1);
 
 /// Print the history of a session's terminal
+///
+/// Prints the lines that the terminal showed, each once: those that scrolled off, and then the last screen. A screen that
+/// a program drew over the others, as editors do, comes last. `--follow` prints the output as it comes instead: there a
+/// full-screen program repeats what it draws again. Colours are printed only to a terminal.
 #[derive(Debug, Args)]
 pub(crate) struct LogsArgs {
     /// Session id
@@ -66,7 +71,8 @@ pub(crate) async fn run(context: &Context, args: LogsArgs) -> Result<(), UserErr
         log_of(&terminal, run)?
     };
     let log = &path.display().to_string();
-    let text = read_log(&path, args.lines)
+    let colours = context.out.paint() != Paint::PLAIN && !context.out.is_json();
+    let text = read_log(&path, args.lines, colours)
         .map_err(|error| UserError::failed("cannot read the log").caused_by(&error))?;
     let document = Document {
         session: &terminal.session,
@@ -74,7 +80,7 @@ pub(crate) async fn run(context: &Context, args: LogsArgs) -> Result<(), UserErr
         log,
         text: &text,
     };
-    // Only text, colours and line ends are left after the filter.
+    // Only text, colours and line ends are left after the replay.
     context.out.show(&document, |_| text.clone())
 }
 
@@ -101,7 +107,10 @@ async fn follow(
 ) -> Result<(), UserError> {
     let path = Path::new(&terminal.log);
     let mut tail = Tail::new(path.to_owned());
-    let mut filter = EscapeFilter::default();
+    let mut filter = match context.out.paint() {
+        Paint::PLAIN => EscapeFilter::without_colours(),
+        _ => EscapeFilter::default(),
+    };
     let mut before = std::fs::read(skein_runtime::log::older(path)).unwrap_or_default();
     before.extend(tail.read()?);
     let text = filter.text(&before);

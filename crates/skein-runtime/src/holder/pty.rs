@@ -119,6 +119,7 @@ impl Pty {
 
     pub(super) fn resize(&mut self, size: Size) {
         self.terminal.resize(size);
+        self.log.resize(self.terminal.size());
         // The kernel notifies the program.
         let _ = tcsetwinsize(&self.master, winsize(self.terminal.size()));
     }

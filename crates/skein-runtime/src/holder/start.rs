@@ -187,8 +187,8 @@ fn begin(
     if !spec.cwd.is_dir() {
         return Err(cannot(no_folder(&spec.cwd)));
     }
-    let log =
-        Log::open(&spec.log).map_err(|e| cannot(format!("log `{}`: {e}", spec.log.display())))?;
+    let log = Log::open(&spec.log, size(spec))
+        .map_err(|e| cannot(format!("log `{}`: {e}", spec.log.display())))?;
     let failed = |what: &'static str| move |e: io::Error| Report::failed(what, e);
     let listener = listen(folder).map_err(failed("cannot listen on the socket"))?;
     let signals = signals().map_err(failed("cannot watch signals"))?;

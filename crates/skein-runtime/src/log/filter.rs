@@ -1,11 +1,18 @@
 //! Keeps text, colours and line ends, and drops everything else.
 //!
 //! A state machine over a terminal's input: it recognises complete sequences, also when they arrive in pieces, and
-//! drops them, so that no part of one becomes text. Two kinds leave a trace, without which a log would be unreadable:
+//! drops them, so that no part of one becomes text. Two kinds leave a trace, without which the text would be unreadable:
 //! a move to the right becomes spaces, a move to another row a line end.
+//!
+//! [`EscapeFilter::keeping_moves`] also keeps what draws: moves of the cursor, erasing, scrolling, the switch to the
+//! alternate screen. A log needs it to be replayed.
 
 /// Most bytes of colour parameters; real ones are short.
 const LONGEST: usize = 64;
+/// Sequences that only draw, by their last byte; `~` is the mark of a size, which programs do not print.
+const DRAWING: &[u8] = b"@ABCDEFGHJKLMPSTX`bdfr";
+/// Most repetitions of a character: a few bytes must not become megabytes.
+const MOST_REPEATED: u16 = 1000;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum State {
@@ -27,9 +34,39 @@ pub struct EscapeFilter {
     /// Bytes of an incomplete character.
     partial: Vec<u8>,
     mid_line: bool,
+    keeps_moves: bool,
+    /// For the reader of a log: its sizes are kept.
+    keeps_sizes: bool,
+    drops_colours: bool,
+    /// A carriage return that a line end may follow.
+    held_return: bool,
 }
 
 impl EscapeFilter {
+    /// A filter that also keeps sequences that draw, for the writer of a log.
+    pub(super) fn keeping_moves() -> Self {
+        Self {
+            keeps_moves: true,
+            ..Self::default()
+        }
+    }
+
+    /// A filter that keeps what a log consists of, for its reader.
+    pub(super) fn of_log() -> Self {
+        Self {
+            keeps_sizes: true,
+            ..Self::keeping_moves()
+        }
+    }
+
+    /// A filter that also drops colours.
+    pub fn without_colours() -> Self {
+        Self {
+            drops_colours: true,
+            ..Self::default()
+        }
+    }
+
     /// The kept part of `output`, which the caller passes in order, split anywhere.
     pub fn text(&mut self, output: &[u8]) -> String {
         let mut kept = String::with_capacity(output.len());
@@ -78,6 +115,19 @@ impl EscapeFilter {
             }
             b']' | b'P' | b'X' | b'^' | b'_' => State::Device,
             b' '..=b'/' => State::EscapeMore,
+            b'7' | b'8' | b'M' | b'c' if self.keeps_moves => {
+                kept.push('\x1b');
+                kept.push(char::from(byte));
+                State::Text
+            }
+            b'D' if self.keeps_moves => {
+                kept.push('\n');
+                State::Text
+            }
+            b'E' if self.keeps_moves => {
+                kept.push_str("\r\n");
+                State::Text
+            }
             b'D' | b'E' => {
                 self.line_end(kept);
                 State::Text
@@ -109,16 +159,33 @@ impl EscapeFilter {
 
     fn finish(&mut self, byte: u8, kept: &mut String) {
         let colours = |b: &u8| matches!(b, b'0'..=b'9' | b';' | b':');
+        if let Some(modes) = self.parameters.strip_prefix(b"?") {
+            if self.keeps_moves && modes.iter().all(colours) {
+                keep_private(modes, byte, kept);
+            }
+            return;
+        }
         if !self.parameters.iter().all(colours) {
             return;
         }
         let parameters = std::str::from_utf8(&self.parameters).unwrap_or("");
+        let mut keep = |parameters: &str| {
+            kept.push_str("\x1b[");
+            kept.push_str(parameters);
+            kept.push(char::from(byte));
+        };
         match byte {
+            b'm' if self.drops_colours => {}
             b'm' => {
-                kept.push_str("\x1b[");
-                kept.push_str(parameters);
-                kept.push('m');
+                keep(parameters);
             }
+            b'b' if self.keeps_moves => {
+                let count = parameters.parse().unwrap_or(MOST_REPEATED);
+                keep(&count.min(MOST_REPEATED).to_string());
+            }
+            _ if self.keeps_moves && DRAWING.contains(&byte) => keep(parameters),
+            b'~' if self.keeps_sizes => keep(parameters),
+            _ if self.keeps_moves => {}
             b'C' => {
                 let columns = parameters.parse().unwrap_or(1).clamp(1, 200);
                 kept.extend(std::iter::repeat_n(' ', columns));
@@ -138,8 +205,20 @@ impl EscapeFilter {
 
     fn plain(&mut self, byte: u8, kept: &mut String) {
         match byte {
+            0x08 if self.keeps_moves => {
+                self.broken(kept);
+                kept.push('\x08');
+            }
+            // A return right before a line end is dropped: terminals make `\r\n` or even `\r\r\n` of it.
+            b'\r' if !self.keeps_moves => {
+                self.broken(kept);
+                self.held_return = true;
+            }
             b'\n' | b'\r' | b'\t' | b' '..=b'~' => {
                 self.broken(kept);
+                if std::mem::take(&mut self.held_return) && byte != b'\n' {
+                    kept.push('\r');
+                }
                 kept.push(char::from(byte));
                 self.mid_line = byte != b'\n';
             }
@@ -153,6 +232,9 @@ impl EscapeFilter {
         self.partial.push(byte);
         match std::str::from_utf8(&self.partial) {
             Ok(text) => {
+                if std::mem::take(&mut self.held_return) {
+                    kept.push('\r');
+                }
                 kept.extend(text.chars().filter(|c| !acts(*c)));
                 self.partial.clear();
                 self.mid_line = true;
@@ -178,6 +260,23 @@ impl EscapeFilter {
     }
 }
 
+/// Keeps the private sequences that draw: the switch to the alternate screen and back, and erasing.
+fn keep_private(modes: &[u8], byte: u8, kept: &mut String) {
+    let modes = std::str::from_utf8(modes).unwrap_or("");
+    match byte {
+        b'h' | b'l' => {
+            for mode in modes
+                .split(';')
+                .filter(|mode| matches!(*mode, "6" | "47" | "1049"))
+            {
+                kept.push_str(&format!("\x1b[?{mode}{}", char::from(byte)));
+            }
+        }
+        b'J' | b'K' => kept.push_str(&format!("\x1b[?{modes}{}", char::from(byte))),
+        _ => {}
+    }
+}
+
 /// Characters that act instead of being displayed: controls, and those that change the direction of text.
 pub(crate) fn acts(c: char) -> bool {
     c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
@@ -190,7 +289,8 @@ mod tests {
     #[test]
     fn l15_only_text_colours_and_line_ends_pass() {
         for (output, expected) in [
-            ("plain\r\n\ttext", "plain\r\n\ttext"),
+            ("plain\r\n\ttext\r\r\n", "plain\n\ttext\n"),
+            ("10%\r20%", "10%\r20%"),
             ("\x1b[1;31mred\x1b[0m", "\x1b[1;31mred\x1b[0m"),
             ("\x1b[38:2:1:2:3mrgb\x1b[m", "\x1b[38:2:1:2:3mrgb\x1b[m"),
             ("\x1b]0;title\x07a", "a"),
@@ -220,6 +320,23 @@ mod tests {
             let pieces: String = output.bytes().map(|b| filter.text(&[b])).collect();
             assert_eq!(pieces, expected, "{output:?} byte by byte");
         }
+    }
+
+    #[test]
+    fn l15_the_writer_of_a_log_keeps_only_what_draws() {
+        for (output, expected) in [
+            ("a\x1b[5G\x1b[2Kb\r\n", "a\x1b[5G\x1b[2Kb\r\n"),
+            ("\x1b[?1049;25;2004ha\x1b[?1049l", "\x1b[?1049ha\x1b[?1049l"),
+            ("\x1b[9;9~\x1b[8;9;9t\x1b[6n\x1b[c\x1b[>4ma", "a"),
+            ("a\x1b[65535b", "a\x1b[1000b"),
+            ("a\x08\x1b7\x1b8\x1bDb\x1b=", "a\x08\x1b7\x1b8\nb"),
+            ("\x1b]52;c;x\x07\x1bPx\x1b\\\x07a", "a"),
+        ] {
+            let kept = EscapeFilter::keeping_moves().text(output.as_bytes());
+            assert_eq!(kept, expected, "{output:?}");
+        }
+        let colours = EscapeFilter::without_colours().text(b"\x1b[1;31mred\x1b[m\r\r\n");
+        assert_eq!(colours, "red\n");
     }
 
     #[test]

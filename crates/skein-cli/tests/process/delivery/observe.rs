@@ -235,6 +235,35 @@ fn l12_looking_at_sessions_starts_no_process() {
 }
 
 #[test]
+fn the_log_of_a_full_screen_program_is_readable() {
+    let fleet = Fleet::new();
+    let program = r"printf '\033[?1049h\033[2J\033[HTwo\033[10Gwords\033[6;1HWrking\033[6;2H\033[@o\033[31m!\033[m'; \
+        printf '\033[1;1H\033[2KNew\033[10Gwords\r\r\n'; exec cat";
+    let args = [
+        "spawn",
+        "--project",
+        "api",
+        "--agent",
+        "custom",
+        "--command",
+        program,
+        "hi",
+    ];
+    let session = text(&fleet.json(&args)["id"]);
+    let log = eventually(
+        || {
+            let log = fleet.run(&["logs", &session]).stdout;
+            log.contains("New").then_some(log)
+        },
+        || "the program prints nothing".into(),
+    );
+    assert!(log.contains("New      words\n"), "{log:?}");
+    assert!(log.contains("Wo!king\n"), "{log:?}");
+    assert!(!log.contains("Two"), "{log:?}");
+    fleet.json(&["kill", &session]);
+}
+
+#[test]
 fn screens_and_logs_show_what_the_agent_printed() {
     let fleet = Fleet::new();
     let session = fleet.spawn("say a word; garbage 16", &[]);
@@ -263,16 +292,24 @@ fn screens_and_logs_show_what_the_agent_printed() {
     fleet.until_status(&session, "done");
     let history = fleet.run(&["logs", &session]);
     assert_eq!(history.code, 0, "{history:?}");
-    for told in [&followed.stdout, &history.stdout] {
+    // The agent draws its screen again over the end of the garbage.
+    for (told, garbage) in [
+        (&followed.stdout, "garbage 15"),
+        (&history.stdout, "garbage 6"),
+    ] {
         assert!(
-            told.contains("a word")
-                && told.contains("garbage 15")
-                && told.contains("the last words"),
+            told.contains("a word") && told.contains(garbage) && told.contains("the last words"),
             "{told}"
         );
         for attack in ["\x1b]", "\x1bP", "stolen", "\x1b[c", "\x1b[6n", "\x07"] {
             assert!(!told.contains(attack), "{attack:?} in {told:?}");
         }
+    }
+    for printed in [&followed.stdout, &history.stdout] {
+        assert!(
+            !printed.contains(['\x1b', '\r']),
+            "no terminal: {printed:?}"
+        );
     }
     let short = fleet.run(&["logs", &session, "-n", "1"]).stdout;
     assert_eq!(short.lines().count(), 1, "{short:?}");
