@@ -97,6 +97,26 @@ impl Context {
         Ok(self.client.get_or_init(|| client))
     }
 
+    /// Connects to the daemon again after a call failed with `error`; starts the daemon if it is absent and local.
+    pub(crate) async fn reconnect(
+        &self,
+        client: &Client,
+        error: skein_client::Error,
+    ) -> Result<(), UserError> {
+        if error.kind() != ErrorKind::Unavailable {
+            return Err(error.into());
+        }
+        match answers(client).await {
+            Ok(()) => Ok(()),
+            Err(error) => self.revive(client, error).await,
+        }
+    }
+
+    /// Whether this command may start an absent daemon.
+    pub(crate) fn may_start_daemon(&self) -> bool {
+        self.is_local() && matches!(self.inside(), Ok(None))
+    }
+
     /// Starts the daemon if `error` means that it is absent and if it is local.
     pub(crate) async fn revive(
         &self,

@@ -30,8 +30,6 @@ const LOOK_AGAIN: Duration = Duration::from_secs(15);
 /// Read a session once this soon after its agent started, to show what it waits for: changes of the agent's screen are
 /// not events.
 const LOOK_FOR_REASON: Duration = Duration::from_secs(2);
-/// How long to wait for an absent daemon before starting one: another command may be starting it.
-const PATIENCE: Duration = Duration::from_secs(3);
 /// How often to print new output of set-up commands.
 const PASS_ON: Duration = Duration::from_millis(200);
 
@@ -77,7 +75,7 @@ impl<'a> OperationWaiter<'a> {
     /// Opens the event stream; send the request after this.
     pub(crate) async fn open(context: &'a Context) -> Result<Self, UserError> {
         let client = context.client().await?;
-        let mut stream = follow(context, client, None).patience(PATIENCE);
+        let mut stream = follow(context, client, None, None);
         stream.open().await?;
         Ok(Self {
             context,
@@ -111,7 +109,7 @@ impl<'a> OperationWaiter<'a> {
             match self.next(&mut progress).await {
                 // The daemon died during a saga; the next one continues it.
                 Some(Err(error)) => {
-                    self.context.revive(self.client, error).await?;
+                    self.context.reconnect(self.client, error).await?;
                     for (session, dirty) in sessions.iter().zip(&mut dirty) {
                         *dirty = session.saga.is_some();
                     }

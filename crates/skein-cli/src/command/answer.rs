@@ -47,7 +47,7 @@ pub(crate) async fn run(context: &Context, args: AnswerArgs) -> Result<(), UserE
     let waits = !args.no_wait && session.runtime.kind != "none";
     let id = session.id.clone();
     let body = Answer { text };
-    let give = client.answer(&id, &body, &key);
+    let give = || client.answer(&id, &body, &key);
     let mut waiting = Waiting::begin(context, session, waits, give).await?;
     if !waits {
         return show(context, &waiting.receipt);

@@ -16,6 +16,7 @@ const LOOK_AGAIN: Duration = Duration::from_secs(15);
 
 /// The receipt and its session, as last seen.
 pub(super) struct Waiting<'a> {
+    context: &'a Context,
     pub(super) client: &'a Client,
     pub(super) stream: EventStream<'a>,
     pub(super) receipt: Receipt,
@@ -23,22 +24,34 @@ pub(super) struct Waiting<'a> {
 }
 
 impl<'a> Waiting<'a> {
-    /// Hands a message over with `give`, and subscribes before if `waits`.
-    pub(super) async fn begin(
+    /// Hands a message over with `give`, and subscribes before if `waits`. If the daemon is lost before its answer,
+    /// `give` is called again; its idempotency key keeps the message from being sent twice.
+    pub(super) async fn begin<F>(
         context: &'a Context,
         session: Session,
         waits: bool,
-        give: impl Future<Output = Result<Receipt, Error>>,
-    ) -> Result<Self, UserError> {
+        give: impl Fn() -> F,
+    ) -> Result<Self, UserError>
+    where
+        F: Future<Output = Result<Receipt, Error>>,
+    {
         let client = context.client().await?;
-        let mut stream = follow(context, client, Some(&session.id));
+        let mut stream = follow(context, client, None, Some(&session.id));
         if waits {
             stream.open().await?;
         }
+        let receipt = match give().await {
+            Ok(receipt) => receipt,
+            Err(error) => {
+                context.reconnect(client, error).await?;
+                give().await?
+            }
+        };
         Ok(Self {
+            context,
             client,
             stream,
-            receipt: give.await?,
+            receipt,
             session,
         })
     }
@@ -59,6 +72,18 @@ impl<'a> Waiting<'a> {
         }
     }
 
+    /// An error names the receipt: the message is stored.
+    async fn reconnect(&self, error: Error) -> Result<(), UserError> {
+        let back = self.context.reconnect(self.client, error).await;
+        let id = &self.receipt.id;
+        back.map_err(|error| {
+            error.detail("receipt", id.as_str()).hint(format!(
+                "the {} is stored; `skein show {id}` shows how far it came",
+                what(&self.receipt)
+            ))
+        })
+    }
+
     /// Looks after every event until `reached`; false when the time is over.
     pub(super) async fn until(
         &mut self,
@@ -73,7 +98,14 @@ impl<'a> Waiting<'a> {
             let again = Instant::now() + LOOK_AGAIN;
             let until = deadline.map_or(again, |deadline| deadline.min(again));
             match timeout_at(until, self.stream.next()).await {
-                Ok(event) => drop(event?),
+                Ok(Ok(_)) => {}
+                Ok(Err(error)) => match deadline {
+                    None => self.reconnect(error).await?,
+                    Some(deadline) => match timeout_at(deadline, self.reconnect(error)).await {
+                        Ok(back) => back?,
+                        Err(_) => return Ok(false),
+                    },
+                },
                 Err(_) if deadline.is_some_and(|deadline| Instant::now() >= deadline) => {
                     return Ok(false);
                 }
@@ -102,14 +134,17 @@ fn was_not_given(receipt: &Receipt) -> bool {
     )
 }
 
+fn what(receipt: &Receipt) -> &'static str {
+    match receipt.purpose.as_str() {
+        "answer" => "answer",
+        _ => "message",
+    }
+}
+
 /// An error if the message is known to have failed.
 pub(super) fn delivered(waiting: &Waiting<'_>) -> Result<(), UserError> {
     let (receipt, session) = (&waiting.receipt, &waiting.session);
-    let what = if receipt.purpose == "answer" {
-        "answer"
-    } else {
-        "message"
-    };
+    let what = what(receipt);
     if receipt.state == "unknown" {
         let error = UserError::failed(match was_not_given(receipt) {
             true => format!("the {what} was not given to the agent"),

@@ -195,13 +195,17 @@ async fn last(context: &Context, mut args: ListArgs) -> Result<(), UserError> {
 
 async fn follow(context: &Context, args: ListArgs) -> Result<(), UserError> {
     let client = context.client().await?;
-    let mut stream = client
-        .follow_events(args.since, args.session.as_deref())
-        .on_change(|state| super::wait::report_connection(context, state));
+    let mut stream = super::wait::follow(context, client, args.since, args.session.as_deref());
     stream.open().await?;
     let mut left = args.limit;
     while left != Some(0) {
-        let event = stream.next().await?;
+        let event = match stream.next().await {
+            Ok(event) => event,
+            Err(error) => {
+                context.reconnect(client, error).await?;
+                continue;
+            }
+        };
         if context.out.is_json() {
             context.out.json_line(&event)?;
         } else {

@@ -63,7 +63,7 @@ pub(crate) async fn run(context: &Context, args: SendArgs) -> Result<(), UserErr
     // Messages to sessions without an agent are not delivered; external programs fetch them.
     let waits = !args.no_wait && (args.wait || session.runtime.kind != "none");
     let id = session.id.clone();
-    let give = client.send(&id, &body, &key);
+    let give = || client.send(&id, &body, &key);
     let mut waiting = Waiting::begin(context, session, waits, give).await?;
     if !waits {
         return show(context, &waiting.receipt, None);

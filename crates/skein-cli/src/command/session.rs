@@ -194,13 +194,13 @@ async fn ask(context: &Context, args: AskArgs) -> Result<(), UserError> {
     }
     // Subscribe before asking, so that no answer is missed.
     let id = client.get_session(&args.session).await?.id;
-    let mut stream = follow(context, client, Some(&id));
+    let mut stream = follow(context, client, None, Some(&id));
     stream.open().await?;
     client.ask(&id, &body, &key).await?;
     context.out.note(&format!(
         "{id} waits for an answer: `skein answer {id} TEXT`"
     ));
-    let answer = answered(client, &id, &mut stream);
+    let answer = answered(context, client, &id, &mut stream);
     let answer = match args.timeout {
         None => answer.await?,
         Some(limit) => timeout(Duration::from_secs(limit.0), answer)
@@ -219,6 +219,7 @@ async fn ask(context: &Context, args: AskArgs) -> Result<(), UserError> {
 
 /// The answer to the open question or, if the same call was made before, to the question of that call.
 async fn answered(
+    context: &Context,
     client: &Client,
     id: &str,
     stream: &mut EventStream<'_>,
@@ -229,7 +230,13 @@ async fn answered(
         return Ok(answer);
     }
     loop {
-        let event = stream.next().await?;
+        let event = match stream.next().await {
+            Ok(event) => event,
+            Err(error) => {
+                context.reconnect(client, error).await?;
+                continue;
+            }
+        };
         match event.kind.as_str() {
             "session.answered" => return Ok(event.data),
             "session.withdrawn" | "session.ended" => {

@@ -17,6 +17,8 @@ use crate::error::UserError;
 
 /// The status that means that there is nothing to do.
 const IDLE: &str = Status::Idle.as_str();
+/// How long to wait for an absent daemon before starting one: another command may be starting it.
+const PATIENCE: Duration = Duration::from_secs(3);
 /// Look again after this long without an event.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
@@ -57,8 +59,8 @@ pub(crate) async fn run(context: &Context, args: WaitArgs) -> Result<(), UserErr
 
 fn too_late(args: &WaitArgs, limit: Seconds, lost: bool) -> UserError {
     if lost {
-        return UserError::unavailable(format!(
-            "lost the daemon while waiting for session `{}`",
+        return UserError::timed_out(format!(
+            "lost the daemon while waiting for session `{}`; it was not back within {limit}",
             args.session
         ))
         .hint("`skein daemon start` starts it");
@@ -86,12 +88,10 @@ async fn reached(
         ..Events::default()
     };
     let since = every_event(client, of_session, |_| Ok(())).await?;
-    let mut stream = client
-        .follow_events(since.or(Some(0)), Some(&id))
-        .on_change(|state| {
-            lost.set(state == StreamState::Lost);
-            report_connection(context, state);
-        });
+    let mut stream = follow(context, client, since.or(Some(0)), Some(&id)).on_change(|state| {
+        lost.set(state == StreamState::Lost);
+        report_connection(context, state);
+    });
     let mut rested = None;
     loop {
         match client.get_session(&id).await {
@@ -116,8 +116,8 @@ async fn reached(
             );
         }
         // Some statuses change with time, without an event.
-        if let Ok(event) = timeout(LOOK_AGAIN, stream.next()).await {
-            event?;
+        if let Ok(Err(error)) = timeout(LOOK_AGAIN, stream.next()).await {
+            context.reconnect(client, error).await?;
         }
     }
 }
@@ -140,17 +140,24 @@ fn is_over(session: &Session, until: &[String]) -> bool {
     }
 }
 
-/// Events as they happen. Notes when the daemon is gone and when it is back.
+/// Events as they happen, or those after `since`. Notes when the daemon is gone and when it is back. Its error soon after
+/// the daemon is gone is for [`Context::reconnect`].
 pub(crate) fn follow<'a>(
     context: &'a Context,
     client: &'a Client,
+    since: Option<u64>,
     session: Option<&str>,
 ) -> EventStream<'a> {
-    let stream = client.follow_events(None, session);
-    stream.on_change(|state| report_connection(context, state))
+    let stream = client
+        .follow_events(since, session)
+        .on_change(|state| report_connection(context, state));
+    match context.may_start_daemon() {
+        true => stream.patience(PATIENCE),
+        false => stream,
+    }
 }
 
-pub(crate) fn report_connection(context: &Context, state: StreamState) {
+fn report_connection(context: &Context, state: StreamState) {
     context.out.note(match state {
         StreamState::Lost => "lost the daemon; reconnecting",
         StreamState::Restored => "the daemon is back",

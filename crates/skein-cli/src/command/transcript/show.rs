@@ -113,7 +113,14 @@ async fn follow(context: &Context, client: &Client, args: &ShowArgs) -> Result<(
     }
     let mut listening = client.follow_transcript(&args.session, position);
     loop {
-        match listening.next().await? {
+        let change = match listening.next().await {
+            Ok(change) => change,
+            Err(error) => {
+                context.reconnect(client, error).await?;
+                continue;
+            }
+        };
+        match change {
             TranscriptChange::Message(message) => print(&message)?,
             TranscriptChange::Rewound(to) if context.out.is_json() => {
                 let end = to.map_or(0, |position| position + 1);
