@@ -134,13 +134,19 @@ fn agent_finding(name: &str, profile: &Profile, found: &InstalledProgram) -> Fin
         .and_then(|v| is_tested(v, profile.tested))
         == Some(false)
     {
-        return check.warning(
-            format!("{shown} is not a tested version"),
-            format!(
-                "tested are {oldest} to {newest}; `{}` installs one",
-                profile.install
-            ),
-        );
+        let mut message = format!("{shown} is not a tested version");
+        let mut fix = match oldest == newest {
+            true => format!("tested is {newest}"),
+            false => format!("tested are {oldest} to {newest}"),
+        };
+        if let Some(command) = install_command(profile.install, newest) {
+            fix.push_str(&format!("; `{command}` installs {newest}"));
+        }
+        if found.logged_in == Some(false) {
+            message.push_str(", not logged in");
+            fix.push_str(&format!("; `{}` logs in", profile.login));
+        }
+        return check.warning(message, fix);
     }
     match found.logged_in {
         Some(false) => check.warning(
@@ -150,6 +156,13 @@ fn agent_finding(name: &str, profile: &Profile, found: &InstalledProgram) -> Fin
         Some(true) => check.ok(format!("{shown}, logged in")),
         None => check.ok(shown.to_owned()),
     }
+}
+
+/// The command that installs exactly this version, if the package manager is known to have one.
+fn install_command(install: &str, version: &str) -> Option<String> {
+    install
+        .starts_with("npm install ")
+        .then(|| format!("{install}@{version}"))
 }
 
 pub(super) fn settings(context: &Context) -> Finding {
@@ -291,7 +304,8 @@ fn space(root: &Path) -> Finding {
     };
     let free = found.f_bavail.saturating_mul(found.f_frsize);
     let shown = format!("{} MiB free", text::number(free >> 20));
-    let fix = "free some space; recorded data is safe, but nothing new can be recorded";
+    let fix =
+        "free some space; once the disk is full, nothing new is recorded (recorded data is safe)";
     match free {
         ..FULL => DISK.problem(shown, fix),
         FULL..SCARCE => DISK.warning(shown, fix),
@@ -648,6 +662,45 @@ mod tests {
         let found = home(&Home::at(temp.path().join("a/b")));
         assert_eq!(found[0].state, super::super::State::Ok, "{found:?}");
         assert_eq!(std::fs::read_dir(temp.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn an_untested_version_is_reported_with_the_tested_one_and_the_login() {
+        let mut profile = Profile {
+            program: "codex",
+            install: "npm install -g @openai/codex",
+            version: &["--version"],
+            tested: ("0.166.0", "0.166.0"),
+            login: "codex login",
+        };
+        let mut found = InstalledProgram {
+            program: None,
+            version: Some("0.200.0".to_owned()),
+            built_in: false,
+            logged_in: Some(false),
+            missing: None,
+            install: None,
+        };
+        let finding = agent_finding("codex", &profile, &found);
+        assert_eq!(
+            finding.message,
+            "0.200.0 is not a tested version, not logged in"
+        );
+        assert_eq!(
+            finding.fix.as_deref(),
+            Some(
+                "tested is 0.166.0; `npm install -g @openai/codex@0.166.0` installs 0.166.0; `codex login` logs in"
+            )
+        );
+        profile.tested.0 = "0.160.0";
+        profile.install = "pip install codex";
+        found.logged_in = None;
+        let finding = agent_finding("codex", &profile, &found);
+        assert_eq!(finding.message, "0.200.0 is not a tested version");
+        assert_eq!(
+            finding.fix.as_deref(),
+            Some("tested are 0.160.0 to 0.166.0")
+        );
     }
 
     #[test]
