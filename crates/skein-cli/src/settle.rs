@@ -69,6 +69,8 @@ pub(crate) struct OperationWaiter<'a> {
     reason_is_due: bool,
     /// Whether to print what sessions wait for: not while a start may just be slow.
     shows_reason: bool,
+    /// Whether uncommitted work is dropped instead of saved.
+    discards: bool,
 }
 
 impl<'a> OperationWaiter<'a> {
@@ -86,7 +88,14 @@ impl<'a> OperationWaiter<'a> {
             shown_steps: HashMap::new(),
             reason_is_due: false,
             shows_reason: false,
+            discards: false,
         })
+    }
+
+    /// For kills with `--discard`.
+    pub(crate) fn discarding(mut self) -> Self {
+        self.discards = true;
+        self
     }
 
     /// Waits until no session has a saga.
@@ -95,7 +104,7 @@ impl<'a> OperationWaiter<'a> {
         let mut sessions = begun;
         let mut dirty: Vec<bool> = sessions.iter().map(|s| s.saga.is_some()).collect();
         for session in sessions.iter().filter(|s| s.saga.is_some()) {
-            progress.show(&session.id, &state(session));
+            progress.show(&session.id, &self.state(session));
         }
         loop {
             for (session, dirty) in sessions.iter_mut().zip(&mut dirty) {
@@ -181,7 +190,7 @@ impl<'a> OperationWaiter<'a> {
                 // An undo passes the same steps again; the failure was shown already.
                 if !self.failures.contains_key(&session.id) {
                     let reason = awaited(session).filter(|_| self.shows_reason);
-                    let state = state(session);
+                    let state = self.state(session);
                     let state = reason.map_or(state.clone(), |why| format!("{state}: {why}"));
                     progress.show(&session.id, &state);
                 }
@@ -207,7 +216,7 @@ impl<'a> OperationWaiter<'a> {
             "saga.step" if self.failures.contains_key(session) => None,
             "saga.step" => {
                 let step = text(&event.data, "step");
-                step.and_then(|step| self.is_further(session, &step).then(|| doing(&step)))
+                step.and_then(|step| self.is_further(session, &step).then(|| self.doing(&step)))
             }
             "saga.failed" => {
                 let failure = failure(session, &event.data);
@@ -234,6 +243,30 @@ impl<'a> OperationWaiter<'a> {
         let further = place >= *shown;
         *shown = place.max(*shown);
         further
+    }
+
+    /// The state of a saga, for people.
+    fn state(&self, session: &Session) -> String {
+        match &session.saga {
+            None => session.status.clone(),
+            Some(saga) => match (&saga.step, saga.place) {
+                (Some(step), _) => self.doing(step),
+                (None, Some(place)) => match &saga.why {
+                    Some(why) => format!("queued, place {place}: {why}"),
+                    None => format!("queued, place {place}"),
+                },
+                (None, None) => format!("{} begins", saga.kind),
+            },
+        }
+    }
+
+    fn doing(&self, step: &str) -> String {
+        let doing = match SagaStep::parse(step) {
+            Some(SagaStep::Backup) if self.discards => "dropping uncommitted work",
+            Some(step) => step.doing(),
+            None => step,
+        };
+        doing.to_owned()
     }
 
     /// Finds in the events why a session that has ended was never launched. Needed when the answer to a repeated
@@ -304,30 +337,9 @@ fn with_work(failure: UserError, session: &Session) -> UserError {
     }
 }
 
-/// The state of a saga, for people.
-fn state(session: &Session) -> String {
-    match &session.saga {
-        None => session.status.clone(),
-        Some(saga) => match (&saga.step, saga.place) {
-            (Some(step), _) => doing(step),
-            (None, Some(place)) => match &saga.why {
-                Some(why) => format!("queued, place {place}: {why}"),
-                None => format!("queued, place {place}"),
-            },
-            (None, None) => format!("{} begins", saga.kind),
-        },
-    }
-}
-
 /// What a session waits for while its agent has not taken its task.
 fn awaited(session: &Session) -> Option<&str> {
     let saga = session.saga.as_ref()?;
     let starts = saga.step.as_deref() == Some(AGENT_STARTS);
     saga.why.as_deref().filter(|_| starts)
-}
-
-fn doing(step: &str) -> String {
-    SagaStep::parse(step)
-        .map_or(step, |step| step.doing())
-        .to_owned()
 }

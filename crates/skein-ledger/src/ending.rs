@@ -218,6 +218,8 @@ pub fn kill_one(
     }
     let mut gear = gear.clone();
     gear.saga = Some((saga.clone(), SagaKind::Kill));
+    // It is about an earlier operation; the kill prints the note that it finds at its end.
+    gear.note = None;
     let after = session.with_gear(gear, writer.now());
     writer.update(&after)?;
     let request = SagaRequest::Kill {

@@ -46,7 +46,10 @@ pub(crate) async fn run(context: &Context, args: KillArgs) -> Result<(), UserErr
         discard: args.discard,
     };
     let key = args.key.get();
-    let waiter = OperationWaiter::open(context).await?;
+    let mut waiter = OperationWaiter::open(context).await?;
+    if args.discard {
+        waiter = waiter.discarding();
+    }
     let client = context.client().await?;
     let mut before = match args.tree {
         true => below(client.tree(&args.session).await?.root),
@@ -102,7 +105,8 @@ fn print_backup(context: &Context, before: Option<&Session>, session: &Session) 
     let workspace = &session.workspace;
     let known = before.map_or(&[][..], |before| &before.workspace.backups);
     let kept = workspace.backups.last();
-    if let Some(backup) = kept.filter(|backup| !known.contains(backup)) {
+    let saved = kept.filter(|backup| !known.contains(backup));
+    if let Some(backup) = saved {
         context
             .out
             .note(&format!("uncommitted work is saved in {}", backup.name));
@@ -110,7 +114,7 @@ fn print_backup(context: &Context, before: Option<&Session>, session: &Session) 
             context.out.note(&format!("`{command}` brings it back"));
         }
     }
-    if workspace.state.as_deref() == Some("gone") {
+    if saved.is_some() || workspace.state.as_deref() == Some("gone") {
         context.out.note(&format!(
             "`skein restore {}` brings the session back",
             session.id

@@ -180,3 +180,21 @@ fn restore(fleet: &Fleet, all: &[Held]) {
         || fleet.run(&["screen", &last.id]).stdout,
     );
 }
+
+#[test]
+fn notes_are_about_the_operation_that_prints_them() {
+    const BRANCH: &str = "starts again at its base";
+    let fleet = Fleet::new();
+    let session = fleet.spawn("wait 0", &[]);
+    let stopped = fleet.run(&["daemon", "stop"]);
+    assert!(stopped.stdout.contains("agents continue"), "{stopped:?}");
+    fleet.json(&["kill", &session]);
+    let restored = fleet.json(&["restore", &session]);
+    assert!(text(&restored["note"]).contains(BRANCH), "{restored}");
+    let killed = fleet.run(&["kill", &session]);
+    assert_eq!(killed.code, 0, "{killed:?}");
+    assert!(!killed.stderr.contains(BRANCH), "{killed:?}");
+    fleet.until_no_agents();
+    let stopped = fleet.run(&["daemon", "stop"]);
+    assert!(!stopped.stdout.contains("agents"), "{stopped:?}");
+}
