@@ -46,8 +46,7 @@ fn own(repo: &Repo<'_>, remotes: &Remotes, plan: &Plan) -> Result<BranchChoice> 
     }
     for other in above {
         if found.next().flatten().is_some() {
-            return Err(Error::BranchInTheWay {
-                branch: branch.to_string(),
+            return Err(Error::SessionBranchesBlocked {
                 other: other.to_owned(),
             });
         }

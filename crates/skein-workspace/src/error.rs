@@ -26,6 +26,8 @@ pub enum Error {
     /// `a` and `a/b` cannot both be branches.
     #[error("branch `{branch}` cannot be made beside branch `{other}`")]
     BranchInTheWay { branch: String, other: String },
+    #[error("branches of sessions, `skein/…`, cannot be made beside branch `{other}`")]
+    SessionBranchesBlocked { other: String },
     #[error("`{base}` names no commit in `{path}`")]
     UnknownBase { base: String, path: PathBuf },
     #[error("git's lock file `{file}` prevents {what}")]
@@ -99,6 +101,7 @@ impl Error {
             Self::BranchInUse { .. }
             | Self::BranchExists { .. }
             | Self::BranchInTheWay { .. }
+            | Self::SessionBranchesBlocked { .. }
             | Self::Busy { .. }
             | Self::Locked { .. } => Kind::Conflict,
             Self::TimedOut { .. } => Kind::TimedOut,
@@ -125,7 +128,7 @@ impl Error {
             Self::BranchExists { branch } => format!(
                     "`--branch {branch}` continues on it; `--branch NAME` starts another"
             ),
-            Self::BranchInTheWay { .. } => "choose another with `--branch`".into(),
+            Self::BranchInTheWay { .. } | Self::SessionBranchesBlocked { .. } => "choose another with `--branch`".into(),
                 Self::UnknownBase { .. } => "`git fetch` may fetch it; `git branch -a` lists local and fetched branches".into(),
             Self::Locked { file, .. } => format!(
                     "if no git process is running there, remove it: `rm {}`",

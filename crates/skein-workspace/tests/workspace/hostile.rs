@@ -196,10 +196,16 @@ fn l13_a_branch_in_the_way_of_ours() {
     fixture
         .ground
         .project_sh("git branch skein; git branch deep/er");
-    for plan in [fixture.plan(), with_branch(&fixture, "deep")] {
-        let refused = refused(&fixture, &plan);
-        assert!(matches!(refused, Error::BranchInTheWay { .. }), "{refused}");
-    }
+    let beside_deeper = refused(&fixture, &with_branch(&fixture, "deep"));
+    assert!(
+        matches!(beside_deeper, Error::BranchInTheWay { .. }),
+        "{beside_deeper}"
+    );
+    // A plan may contain a stand-in for the session's number.
+    assert_eq!(
+        refused(&fixture, &fixture.plan()).to_string(),
+        "branches of sessions, `skein/…`, cannot be made beside branch `skein`"
+    );
 }
 
 #[test]
