@@ -2,6 +2,7 @@
 
 use std::io::Write as _;
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 use clap::Args;
 use serde::Serialize;
@@ -44,7 +45,7 @@ struct Report {
 
 pub(crate) async fn run(context: &Context, args: InitArgs) -> Result<(), UserError> {
     let here = current_folder()?;
-    let top = git(&here, &["rev-parse", "--show-toplevel"]).filter(|top| !top.is_empty());
+    let top = work_tree(&here)?;
     if top.is_none()
         && git(&here, &["rev-parse", "--is-bare-repository"]).as_deref() == Some("true")
     {
@@ -135,6 +136,38 @@ async fn project(
     let body = settings.new_project(Some(folder.to_owned()));
     let key = args.key.get();
     Ok((client.add_project(&body, &key).await?, true))
+}
+
+/// The top folder of the work tree around `folder`, if there is one.
+fn work_tree(folder: &str) -> Result<Option<String>, UserError> {
+    let output = Command::new("git")
+        .args(["-C", folder, "rev-parse", "--show-toplevel"])
+        // The messages below are not translated then.
+        .env("LC_ALL", "C")
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| {
+            UserError::unavailable("cannot run git")
+                .caused_by(&error)
+                .hint("install git; `skein doctor` checks it")
+        })?;
+    if output.status.success() {
+        let top = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+        return Ok(Some(top).filter(|top| !top.is_empty()));
+    }
+    let why = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    // Also outside of a work tree: in a bare repository, or in a `.git` folder.
+    let is_outside = ["not a git repository", "must be run in a work tree"];
+    if is_outside.iter().any(|text| why.contains(text)) {
+        return Ok(None);
+    }
+    let mut lines = why.lines().map(str::trim);
+    let error = UserError::failed(format!("git cannot read the repository at `{folder}`"))
+        .cause(lines.next().unwrap_or_default());
+    Err(match lines.find(|line| line.starts_with("git ")) {
+        Some(command) => error.hint(format!("git suggests `{command}`")),
+        None => error,
+    })
 }
 
 /// The remote's default branch, else the current branch.
@@ -237,7 +270,7 @@ fn template(branch: Option<&str>, agents: &[String]) -> String {
 # model = "NAME"
 
 # Tell agents to continue when a limit of their provider is over.
-# resume_after_limit = true
+# resume_after_limit = false
 
 # Variables of the daemon's environment that agents get.
 # pass = ["GITHUB_TOKEN"]
