@@ -26,8 +26,8 @@ const KEYS: [(&str, Option<&str>); 19] = [
     ("setup_timeout", Some("10m")),
     ("concurrency", None),
     ("stall", Some("10m")),
-    ("permission", None),
-    ("resume_after_limit", None),
+    ("permission", Some("ask")),
+    ("resume_after_limit", Some("false")),
     ("model", None),
     ("pool", Some("0")),
     ("pass", None),
@@ -45,6 +45,12 @@ impl FleetSettings {
                 .map(|(key, usual)| (key, Setting::built_in(usual.map(str::to_owned))))
                 .collect(),
         }
+    }
+
+    /// Whether sessions that name no agent get one.
+    pub(crate) fn names_agent(&self) -> bool {
+        let agent = self.rows.iter().find(|(key, _)| *key == "agent");
+        agent.is_some_and(|(_, setting)| setting.value.as_deref().is_some_and(|a| a != "none"))
     }
 
     /// The values of a file; those of the user's file hold for the whole machine.
