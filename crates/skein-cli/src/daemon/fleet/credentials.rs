@@ -20,8 +20,13 @@ pub(super) fn open(home: &Home) -> Result<CredentialKey, UserError> {
     let secret = match read(&path) {
         Ok(Some(secret)) => secret,
         Ok(None) => {
-            if path.exists() {
-                tracing::warn!(path = %path.display(), "the key of run credentials is damaged and replaced; hooks of agents that run are refused until they are restored");
+            let fault = match path.exists() {
+                true => Some("damaged"),
+                // The first start of a home makes its key before its identity.
+                false => home.identity().exists().then_some("missing"),
+            };
+            if let Some(fault) = fault {
+                tracing::warn!(path = %path.display(), "the key of run credentials is {fault} and replaced; hooks of running agents are refused until their sessions are restored");
             }
             let secret = SystemIds.secret();
             write_private(&path, &secret).map_err(|error| failed(&path, &error))?;
