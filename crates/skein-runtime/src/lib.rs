@@ -24,7 +24,7 @@ pub mod window;
 
 pub use cgroup::Groups;
 pub use error::Error;
-pub use process::{MARK, end_marked};
+pub use process::{MARK, end_marked, reset_child_signal};
 pub use runtime::{
     BoxFuture, FoundRun, Grace, InputResult, Launch, Result, Run, RunObservation, Runtime, Screen,
     Size, TerminalInput,

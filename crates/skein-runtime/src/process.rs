@@ -27,6 +27,17 @@ const GRACE: Duration = Duration::from_secs(2);
 /// After SIGKILL a process is gone at once, unless the kernel blocks it.
 pub(crate) const STUBBORN: Duration = Duration::from_secs(10);
 
+/// Resets SIGCHLD, which a parent may have left ignored: the kernel would then discard the exit status of each child.
+/// Call it at the start of a program.
+#[expect(
+    unsafe_code,
+    reason = "the standard library cannot set the action of a signal"
+)]
+pub fn reset_child_signal() {
+    // SAFETY: the default action is no function of this process, and no handler of SIGCHLD is installed yet.
+    unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Process {
     pub(crate) pid: i32,
