@@ -1,8 +1,9 @@
 //! From a command line to an exit code.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::process::ExitCode;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory as _, FromArgMatches as _};
 use skein_client::ErrorKind;
 
@@ -16,6 +17,7 @@ use crate::exit;
 use crate::output::{Format, Output};
 
 pub fn main() -> ExitCode {
+    skein_runtime::reset_child_signal();
     if let Some(code) = crate::early::main() {
         return code;
     }
@@ -44,8 +46,46 @@ pub fn main() -> ExitCode {
 
 fn parse(arguments: Vec<OsString>) -> Result<Cli, clap::Error> {
     let mut tree = Cli::command();
-    let matches = tree.try_get_matches_from_mut(arguments)?;
+    let is_option = |argument: &&OsString| argument.as_encoded_bytes().starts_with(b"-");
+    let first = arguments.iter().skip(1).find(|a| !is_option(a)).cloned();
+    let matches = tree
+        .try_get_matches_from_mut(arguments)
+        .map_err(|error| with_command_of_other_tools(error, first.as_deref()))?;
     Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut tree))
+}
+
+/// Commands of similar tools, with the one that Skein has instead.
+const OTHER_TOOLS: [(&str, &str); 9] = [
+    ("stop", "`skein kill SESSION` ends a session"),
+    ("delete", REMOVES),
+    ("rm", REMOVES),
+    ("remove", REMOVES),
+    ("status", "`skein ls` lists sessions"),
+    ("ps", "`skein ls` lists sessions"),
+    ("list", "`skein ls` lists sessions"),
+    (
+        "export",
+        "`skein transcript export SESSION` exports a transcript",
+    ),
+    (
+        "rewind",
+        "`skein transcript rewind SESSION` rewinds a transcript; `skein restore SESSION` brings an ended session back",
+    ),
+];
+const REMOVES: &str =
+    "`skein kill SESSION` ends a session; `skein gc` removes what ended sessions left";
+
+/// Names the right command in an error about an unknown one.
+fn with_command_of_other_tools(mut error: clap::Error, first: Option<&OsStr>) -> clap::Error {
+    let tip = OTHER_TOOLS
+        .iter()
+        .find(|(word, _)| first.is_some_and(|first| first == *word));
+    if let (clap::error::ErrorKind::InvalidSubcommand, Some((_, tip))) = (error.kind(), tip) {
+        error.remove(ContextKind::SuggestedSubcommand);
+        let tips = ContextValue::StyledStrs(vec![(*tip).into()]);
+        error.insert(ContextKind::Suggested, tips);
+    }
+    error
 }
 
 /// Found before parsing, because a command line that cannot be parsed must be answered in the same format.
@@ -100,4 +140,26 @@ fn run(cli: Cli, environment: Environment, output: Output) -> Result<(), UserErr
     let result = runtime.block_on(Box::pin(command::dispatch(&context, cli.command)));
     context.compare_versions();
     result.map_err(|error| context.explain(error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hints_for(line: &str) -> Vec<String> {
+        let error = parse(line.split(' ').map(OsString::from).collect()).unwrap_err();
+        misuse(&error).hints().to_vec()
+    }
+
+    #[test]
+    fn commands_of_other_tools_are_answered_with_ours() {
+        for (word, tip) in OTHER_TOOLS {
+            assert_eq!(hints_for(&format!("skein --json {word} api-1")), [tip]);
+        }
+        assert!(
+            hints_for("skein thread stop")
+                .iter()
+                .all(|hint| !hint.contains("kill"))
+        );
+    }
 }

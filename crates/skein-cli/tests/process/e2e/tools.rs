@@ -291,3 +291,43 @@ fn the_last_events_can_be_asked_for() {
     assert_eq!(last["data"], json!(all[all.len() - 2..]));
     assert_eq!(home.json(&["events", "--last", "99"])["data"], json!(all));
 }
+
+#[test]
+fn init_shows_why_git_cannot_read_a_repository() {
+    let home = Home::new();
+    let made = home.program("git").arg("init").output().unwrap();
+    assert!(made.status.success(), "{made:?}");
+    let refused = home
+        .command(&["init"])
+        .env("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
+        .output()
+        .unwrap();
+    let refused = Ran::from(refused);
+    assert_eq!(refused.code, 1, "{refused:?}");
+    assert!(refused.stderr.contains("dubious ownership"), "{refused:?}");
+    let no_git = home.command(&["init"]).env("PATH", "").output().unwrap();
+    let no_git = Ran::from(no_git);
+    assert_eq!(no_git.code, 6, "{no_git:?}");
+    assert!(no_git.stderr.contains("cannot run git"), "{no_git:?}");
+}
+
+#[test]
+fn a_parent_that_ignores_its_children_does_not_break_git() {
+    let home = Home::new();
+    let made = home.program("git").arg("init").output().unwrap();
+    assert!(made.status.success(), "{made:?}");
+    let skein = home.command::<&str>(&[]);
+    let ran = home
+        .program("env")
+        .arg("--ignore-signal=CHLD")
+        .arg(skein.get_program())
+        .arg("init")
+        .output()
+        .unwrap();
+    let ran = Ran::from(ran);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(
+        ran.stdout.contains("the repository has no commit"),
+        "{ran:?}"
+    );
+}
