@@ -1,5 +1,6 @@
 //! `skein daemon`
 
+use std::path::Path;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
@@ -159,14 +160,32 @@ async fn stop(context: &Context) -> Result<(), UserError> {
                 .show(&nothing, |_| "the daemon is not running".to_owned());
         }
     };
+    let agents_run = context.is_local() && has_runs(&context.home);
     let status = client.stop_daemon(&IdempotencyKey::random()).await?;
     if context.is_local() {
         let stopped = i32::try_from(status.pid).ok().and_then(Pid::from_raw);
         released(&context.home, stopped).await?;
     }
-    context.out.show(&status, |_| {
-        format!("stopped the daemon (pid {}); agents continue", status.pid)
+    context.out.show(&status, |_| match agents_run {
+        true => format!("stopped the daemon (pid {}); agents continue", status.pid),
+        false => format!("stopped the daemon (pid {})", status.pid),
     })
+}
+
+/// Whether an agent of the home runs: each run has a folder, `runs/TENANT/SESSION/RUN`, until it is over.
+fn has_runs(home: &Home) -> bool {
+    files_at_depth(&home.root().join("runs"), 3) > 0
+}
+
+/// How many entries there are this many levels down.
+pub(super) fn files_at_depth(folder: &Path, depth: usize) -> usize {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    match depth {
+        1 => entries.count(),
+        _ => entries
+            .map(|entry| files_at_depth(&entry.path(), depth - 1))
+            .sum(),
+    }
 }
 
 /// Ends a daemon that cannot be asked to stop, because its socket is gone. The lock file names its process.

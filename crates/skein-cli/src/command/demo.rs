@@ -224,7 +224,7 @@ async fn end_agents(client: &Client, runs: &Path) -> Result<(), UserError> {
     while Instant::now() < deadline {
         let mut live = stage::sessions(client).await?;
         live.retain(|session| session.saga.is_some() || session.phase != "ended");
-        if live.is_empty() && files_at_depth(runs, 3) == 0 {
+        if live.is_empty() && super::daemon::files_at_depth(runs, 3) == 0 {
             return Ok(());
         }
         for session in live {
@@ -236,15 +236,4 @@ async fn end_agents(client: &Client, runs: &Path) -> Result<(), UserError> {
         sleep(PAUSE).await;
     }
     Err(UserError::failed("cannot end the agents of the demo"))
-}
-
-/// How many entries there are this many levels down: tenant, session, run.
-fn files_at_depth(folder: &Path, depth: usize) -> usize {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    match depth {
-        1 => entries.count(),
-        _ => entries
-            .map(|entry| files_at_depth(&entry.path(), depth - 1))
-            .sum(),
-    }
 }

@@ -15,8 +15,7 @@ user:ann runs skein spawn --project demo --agent scripted --prompt-via argv --ow
 user:ann runs skein spawn --project demo --agent scripted --prompt-via argv --owner agent:herald "Write release notes // wait 1; write notes.md a draft; usage 2500 900 0.02; commit notes: a draft"
 user:ann runs skein spawn --project demo --agent scripted --prompt-via argv --owner agent:mender "Migrate accounts // wait 1; write accounts.txt step one of two; usage 9700 1200 0.06; commit accounts: step one"
 user:ann runs skein spawn --project demo --agent scripted --prompt-via argv --owner agent:mason "Rebuild the index // write index.txt half of it; usage 6600 400 0.03; wait 5; crash 3"
-user:ann types skein spawn --from tasks.txt --agent scripted
-user:ann does spawns five agents, each in a worktree and a terminal of its own
+user:ann does spawns five agents like this one, each in a worktree and a terminal of its own
 demo-2 reaches needs_input
 {session/owner} does asks: {session/question/text}
 user:ann runs skein answer demo-2 yes
