@@ -271,7 +271,7 @@ errors! {
 
         #[error("session `{session}` has no agent program: {why}")]
         NoAgent { session: SessionId, why: &'static str as _ }
-            => ["`skein show {session}` shows its state"],
+            => ["`skein session` drives the turns of a session without an agent; `skein show {session}` shows its state"],
 
         #[error("session `{session}` is driven by its agent; `skein session` works only for sessions without one")]
         AgentDrives { session: SessionId }

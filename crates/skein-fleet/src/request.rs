@@ -287,7 +287,15 @@ impl FleetRequests {
         let fleet = self.fleet.clone();
         let session = self.ledger.sessions().get(reference).await?;
         let Some(gear) = session.gear.as_deref() else {
-            return Err(no_agent(&session).into());
+            let hint = format!(
+                "`skein session` drives it; `skein transcript show {}` shows its messages",
+                session.id
+            );
+            let refused = Refused::Workspace {
+                what: format!("session `{}` has no agent and no workspace", session.id),
+                hints: vec![hint],
+            };
+            return Err(refused.into());
         };
         let provider = fleet.provider(gear.workspace.kind)?;
         let workspace = gear.workspace.clone();

@@ -15,7 +15,7 @@ pub(crate) struct HandoffArgs {
     /// Session id
     #[arg(value_parser = reference)]
     session: String,
-    /// The new owner: `user:NAME` or `agent:NAME`
+    /// The new owner: `user:NAME`, `agent:NAME` or `system`
     #[arg(long, value_name = "ACTOR")]
     to: String,
     /// Refuse unless ownership is still at this version

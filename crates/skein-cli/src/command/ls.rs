@@ -6,6 +6,7 @@ use skein_client::Sessions;
 use crate::cli::{PageArgs, reference, statuses};
 use crate::context::Context;
 use crate::error::UserError;
+use crate::settings::{Settings, settings_around};
 use crate::view;
 
 /// List sessions, newest first
@@ -28,10 +29,14 @@ pub(crate) struct LsArgs {
 }
 
 pub(crate) async fn run(context: &Context, args: LsArgs) -> Result<(), UserError> {
+    let spawn = match args.project.is_none() && has_default_agent(context) {
+        true => "`skein spawn TASK` starts one",
+        false => "`skein spawn --agent NAME TASK` starts one",
+    };
     let empty = if args.all || !args.status.is_empty() {
-        "no matching sessions; `skein spawn TASK` starts one"
+        format!("no matching sessions; {spawn}")
     } else {
-        "no live sessions; `skein spawn TASK` starts one, `--all` also shows ended ones"
+        format!("no live sessions; {spawn}, `--all` also shows ended ones")
     };
     let which = Sessions {
         all: args.all,
@@ -41,5 +46,12 @@ pub(crate) async fn run(context: &Context, args: LsArgs) -> Result<(), UserError
         page: args.page.into(),
     };
     let list = context.client().await?.list_sessions(&which).await?;
-    context.out.list(&list, view::sessions, empty)
+    context.out.list(&list, view::sessions, &empty)
+}
+
+/// Whether `skein spawn TASK` starts an agent in this folder.
+fn has_default_agent(context: &Context) -> bool {
+    let here = std::env::current_dir().ok();
+    let project = here.as_deref().and_then(settings_around);
+    Settings::load(&context.environment, project).is_ok_and(|settings| settings.fleet.names_agent())
 }

@@ -67,7 +67,7 @@ pub(crate) struct SpawnArgs {
 /// Owner, project, thread and parent of a session.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct PlaceArgs {
-    /// Who owns it: `user:NAME` or `agent:NAME` [default: its agent, else you]
+    /// Who owns it: `user:NAME`, `agent:NAME` or `system` [default: its agent, else you]
     #[arg(long, value_name = "ACTOR")]
     owner: Option<String>,
     /// The project: id, name, or a folder in it; an id or name wins over a folder
