@@ -6,7 +6,7 @@
 //! - **One tenant, one transcript.** A call touches only the tenant and the transcript it names. All keys of one
 //!   transcript can therefore share a hash tag: a fork refers to strands of other transcripts, but separate calls
 //!   read those.
-//! - **A transcript exists if its head does.** Without a head, [`Hot::look`], [`Hot::strands`], [`Hot::read`] and
+//! - **A transcript exists if its head does.** Without a head, [`Hot::head`], [`Hot::strands`], [`Hot::read`] and
 //!   [`Hot::find`] return `None`, even if other data is stored.
 //! - **Atomic and durable.** [`Hot::commit`] and [`Hot::evict`] happen completely or not at all; after `Ok` they
 //!   survive power loss. After [`crate::Error::Unavailable`] the outcome is unknown, but never partial.
