@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use rusqlite::config::DbConfig;
 use rusqlite::types::Value;
 use rusqlite::{Connection, Error, OpenFlags, Result, params_from_iter};
 
@@ -53,7 +54,12 @@ impl Raw {
         let original = Connection::open_with_flags(original, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
         let connection = Connection::open_with_flags(path, flags)?;
-        connection.execute_batch("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL")?;
+        // As in skein-store-sqlite, whose writer moves the log into the file at 16 MB.
+        connection.execute_batch(
+            "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;
+             PRAGMA cache_size = -8192; PRAGMA wal_autocheckpoint = 4096",
+        )?;
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
         for sql in schema(&original)? {
             connection.execute_batch(&sql)?;
         }
