@@ -246,6 +246,12 @@ fn open<'a, K: ManagedKind>(kind: &'a K, workspace: &Workspace) -> Result<Repo<'
     let folder = folder_in(workspace)?;
     // Without its own `.git` the folder would count as part of an enclosing repository.
     if fs::symlink_metadata(folder.join(".git")).is_err() {
+        let is_link = fs::symlink_metadata(folder).is_ok_and(|found| found.is_symlink());
+        if workspace.is_managed() && is_link {
+            return Err(Error::Unmanaged {
+                path: folder.into(),
+            });
+        }
         return Err(Error::NotARepository {
             path: folder.into(),
         });

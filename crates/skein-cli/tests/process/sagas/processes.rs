@@ -228,7 +228,7 @@ fn l4_a_run_without_a_record_is_found_by_the_name_of_its_cgroup() {
     }
     nobody_reacts(&fleet, agent);
     fs::remove_file(record_of(&fleet, &session)).unwrap();
-    assert!(alive(stray.one()), "nobody ended it");
+    assert!(alive(stray.one()), "the child ended before the kill");
     fleet.run(&["kill", &session]);
     stray.until_none();
 }
